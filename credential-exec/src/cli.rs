@@ -1,0 +1,230 @@
+//! The command line of credential-exec: the request that `kubectl inventory use` wrote, or the
+//! flags of OCM's own exec plugin, for which this binary can stand in.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::error::{Error, Kind, Result};
+use crate::request::{
+    CredentialRequest, DEFAULT_MAX_AGE, DEFAULT_TIMEOUT, HubPin, Impersonate, ProfileRef, Source, VERSION,
+};
+
+/// Exec credential plugin: prints the token of a spoke cluster, fetched from its hub.
+///
+/// kubectl runs it; `kubectl inventory use CLUSTER` writes its arguments. With
+/// --managed-serviceaccount alone it does the work of Open Cluster Management's own plugin.
+#[derive(Parser, Debug)]
+#[command(name = "credential-exec", version)]
+struct Flags {
+    /// Version of the request that the other flags make up, as `kubectl inventory use` writes it
+    #[arg(long)]
+    request: Option<String>,
+    /// Kubeconfig file that leads to the hub; may be given several times
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Vec<PathBuf>,
+    /// Context of the hub
+    #[arg(long)]
+    context: Option<String>,
+    /// Server URL that the hub must have
+    #[arg(long, value_name = "URL")]
+    hub_server: Option<String>,
+    /// SHA-256 of the CA that the hub must have
+    #[arg(long, value_name = "SHA256")]
+    hub_ca: Option<String>,
+    /// User to impersonate at the hub
+    #[arg(long = "as", value_name = "USER")]
+    as_user: Option<String>,
+    /// Group to impersonate at the hub; may be given several times
+    #[arg(long, value_name = "GROUP")]
+    as_group: Vec<String>,
+    /// UID to impersonate at the hub
+    #[arg(long, value_name = "UID")]
+    as_uid: Option<String>,
+    /// Namespace of the ClusterProfile
+    #[arg(long)]
+    namespace: Option<String>,
+    /// Name of the ClusterProfile
+    #[arg(long)]
+    profile: Option<String>,
+    /// UID of the ClusterProfile
+    #[arg(long, value_name = "UID")]
+    profile_uid: Option<String>,
+    /// Where the token lies: synced-secret or managed-service-account
+    #[arg(long)]
+    source: Option<String>,
+    /// Managed cluster that the account belongs to
+    #[arg(long)]
+    cluster: Option<String>,
+    /// ManagedServiceAccount whose token is wanted
+    #[arg(long, value_name = "NAME")]
+    managed_serviceaccount: Option<String>,
+    /// Secret that holds the token
+    #[arg(long, value_name = "NAME")]
+    secret: Option<String>,
+    /// Seconds that reading from the hub may take; a hub login that asks a person gets 5 minutes
+    #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_TIMEOUT.as_secs())]
+    timeout: u64,
+    /// Seconds for which a cached token is used without asking the hub again
+    #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_MAX_AGE.as_secs())]
+    max_age: u64,
+    /// Neither read nor write the token cache
+    #[arg(long)]
+    no_cache: bool,
+    /// Say on stderr why the cache could not be used
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+/// What was typed.
+#[derive(Debug)]
+pub struct Cli {
+    /// The work.
+    pub asked: Asked,
+    /// Whether warnings are wanted on stderr.
+    pub verbose: bool,
+}
+
+/// The three things this binary does.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// The form that `use` writes.
+    Request(Box<CredentialRequest>),
+    /// The form of OCM's own plugin.
+    DropIn(Box<DropIn>),
+    /// Help or version, to be printed.
+    Text(String),
+}
+
+/// The flags of OCM's own plugin: the account; hub and cluster come from the surroundings.
+#[derive(Debug, PartialEq, Eq)]
+pub struct DropIn {
+    /// The managed service account.
+    pub account: String,
+    /// Kubeconfig files to find the hub in, where given.
+    pub kubeconfig: Vec<PathBuf>,
+    /// The hub's context, where given.
+    pub context: Option<String>,
+    /// Whom to impersonate at the hub.
+    pub impersonate: Impersonate,
+    /// The limit of our own I/O.
+    pub timeout: Duration,
+    /// How long a cached token is used without asking the hub again.
+    pub max_age: Duration,
+    /// Neither read nor write the token cache.
+    pub no_cache: bool,
+}
+
+/// Reads the arguments (without the program's name).
+///
+/// # Errors
+/// [`Kind::Usage`], naming the flag.
+pub fn parse(args: &[OsString]) -> Result<Cli> {
+    let name = OsString::from("credential-exec");
+    let flags = match Flags::try_parse_from(std::iter::once(&name).chain(args)) {
+        Ok(flags) => flags,
+        Err(e) if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            return Ok(Cli { asked: Asked::Text(e.render().to_string()), verbose: false });
+        }
+        Err(e) => {
+            let text = e.render().to_string();
+            let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            return Err(Error::new(Kind::Usage, first).remedy(upgrade_or_help(args)));
+        }
+    };
+    let verbose = flags.verbose;
+    let asked = match &flags.request {
+        Some(version) if version == VERSION => Asked::Request(Box::new(flags.into_request()?)),
+        Some(version) => {
+            return Err(Error::new(Kind::Usage, format!("this kubeconfig holds a request of version {version:?}"))
+                .remedy(format!(
+                    "upgrade kubectl inventory: this credential-exec {} reads {VERSION}",
+                    env!("CARGO_PKG_VERSION")
+                )));
+        }
+        None => Asked::DropIn(Box::new(flags.into_drop_in()?)),
+    };
+    Ok(Cli { asked, verbose })
+}
+
+fn upgrade_or_help(args: &[OsString]) -> &'static str {
+    if args.iter().any(|a| a.to_string_lossy().starts_with("--request")) {
+        "the kubeconfig may have been written by a newer version: upgrade kubectl inventory, or run its `use` again"
+    } else {
+        "see credential-exec --help"
+    }
+}
+
+impl Flags {
+    fn into_request(self) -> Result<CredentialRequest> {
+        let needed = |flag: &str, value: Option<String>| {
+            value.ok_or_else(|| {
+                Error::new(Kind::Usage, format!("--{flag} is missing"))
+                    .remedy("run `kubectl inventory use` again to have the arguments written anew")
+            })
+        };
+        let cluster = needed("cluster", self.cluster)?;
+        let account = needed("managed-serviceaccount", self.managed_serviceaccount)?;
+        let secret = needed("secret", self.secret)?;
+        let source = match needed("source", self.source)?.as_str() {
+            "synced-secret" => Source::SyncedSecret { cluster, account, secret },
+            "managed-service-account" => Source::ManagedServiceAccount { cluster, account, secret },
+            other => {
+                return Err(Error::new(Kind::Usage, format!("--source={other} is unknown"))
+                    .remedy("upgrade kubectl inventory; known are synced-secret and managed-service-account"));
+            }
+        };
+        Ok(CredentialRequest {
+            hub: HubPin {
+                kubeconfig: self.kubeconfig,
+                context: needed("context", self.context)?,
+                server: needed("hub-server", self.hub_server)?,
+                ca: needed("hub-ca", self.hub_ca)?,
+                impersonate: Impersonate { user: self.as_user, groups: self.as_group, uid: self.as_uid },
+            },
+            profile: ProfileRef {
+                namespace: needed("namespace", self.namespace)?,
+                name: needed("profile", self.profile)?,
+                uid: needed("profile-uid", self.profile_uid)?,
+            },
+            source,
+            timeout: Duration::from_secs(self.timeout),
+            max_age: Duration::from_secs(self.max_age),
+            no_cache: self.no_cache,
+        })
+    }
+
+    fn into_drop_in(self) -> Result<DropIn> {
+        for (flag, given) in [
+            ("hub-server", self.hub_server.is_some()),
+            ("hub-ca", self.hub_ca.is_some()),
+            ("namespace", self.namespace.is_some()),
+            ("profile", self.profile.is_some()),
+            ("profile-uid", self.profile_uid.is_some()),
+            ("source", self.source.is_some()),
+            ("cluster", self.cluster.is_some()),
+            ("secret", self.secret.is_some()),
+        ] {
+            if given {
+                return Err(Error::new(Kind::Usage, format!("--{flag} goes with --request={VERSION}"))
+                    .remedy("see credential-exec --help"));
+            }
+        }
+        let account = self.managed_serviceaccount.filter(|name| !name.is_empty()).ok_or_else(|| {
+            Error::new(Kind::Usage, "--managed-serviceaccount is missing")
+                .remedy("name the ManagedServiceAccount whose token is wanted")
+        })?;
+        Ok(DropIn {
+            account,
+            kubeconfig: self.kubeconfig,
+            context: self.context,
+            impersonate: Impersonate { user: self.as_user, groups: self.as_group, uid: self.as_uid },
+            timeout: Duration::from_secs(self.timeout),
+            max_age: Duration::from_secs(self.max_age),
+            no_cache: self.no_cache,
+        })
+    }
+}

@@ -1,0 +1,389 @@
+//! The transport of both binaries: requests to one hub, with its prefix, identity, trust and
+//! proxy. [`Client::get`] is one GET with a deadline; as a service the client carries kube's
+//! requests, watches and upgrades. A failure says what happened in words.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io::Read;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, RETRY_AFTER, USER_AGENT};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Incoming;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector};
+use hyper_util::client::legacy::{self, connect::HttpConnector};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::pki_types::ServerName;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tower_service::Service;
+
+use super::identity::{self, Mode};
+use super::kubeconfig::Hub;
+use super::proxy::{Dialer, proxy_for};
+use super::tls::{self, Anchors};
+use crate::env::Env;
+use crate::error::{Error, Kind, Result};
+
+type BoxError = Box<dyn StdError + Send + Sync>;
+type Body = UnsyncBoxBody<Bytes, BoxError>;
+
+const TRIES: u32 = 4;
+const LARGEST_ANSWER: usize = 256 << 20;
+
+/// How a client behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long one [`Client::get`], or the head of one answer to a service's request, may take.
+    pub deadline: Duration,
+    /// Whether a person waits.
+    pub mode: Mode,
+    /// What we call ourselves.
+    pub user_agent: String,
+    /// Variables for the hub's exec plugin, on top of its own.
+    pub extra_env: Vec<(String, String)>,
+    /// Whether [`Client::get`] asks for compressed answers, unless the cluster entry forbids it.
+    pub gzip: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            deadline: Duration::from_secs(10),
+            mode: Mode::Foreground,
+            user_agent: concat!("kubectl-inventory/", env!("CARGO_PKG_VERSION")).to_owned(),
+            extra_env: Vec::new(),
+            gzip: true,
+        }
+    }
+}
+
+/// A client of one hub. Clones share connections and identity.
+#[derive(Clone)]
+pub struct Client(Arc<Inner>);
+
+struct Inner {
+    http: legacy::Client<HttpsConnector<Dialer>, Body>,
+    base: Uri,
+    server: String,
+    through: String,
+    ca_given: bool,
+    headers: HeaderMap,
+    deadline: Duration,
+    gzip: bool,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("server", &self.0.server).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Resolves the hub's identity, once. Dials when first used.
+    pub async fn connect(hub: &Hub, env: &Env, options: Options) -> Result<Self> {
+        let base: Uri = hub.server().parse().map_err(|_| {
+            Error::new(Kind::Usage, format!("the server {:?} of context {:?} is not an address", hub.server(), hub.context))
+        })?;
+        let proxy = proxy_for(&hub.cluster, &base, env)?;
+        let anchors = Anchors::of(&hub.cluster).map_err(|e| e.context(format_args!("context {:?}", hub.context)))?;
+        let identity = identity::resolve(hub, env, options.mode, &options.extra_env).await?;
+
+        let proxy_tls = tls::config(&anchors, None)?;
+        let mut hub_tls = tls::config(&anchors, identity.certificate)?;
+        hub_tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+
+        let mut headers = HeaderMap::new();
+        let agent = HeaderValue::from_str(&options.user_agent)
+            .map_err(|_| Error::new(Kind::Usage, "the user agent holds characters that no request can carry"))?;
+        headers.insert(USER_AGENT, agent);
+        headers.extend(identity.authorization.map(|value| (AUTHORIZATION, value)));
+        for (name, value) in identity.impersonation {
+            headers.append(name, value);
+        }
+
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_keepalive(Some(Duration::from_secs(30)));
+        tcp.set_connect_timeout(Some(options.deadline));
+        let through = proxy.as_ref().map_or(String::new(), |proxy| format!(" through the proxy {proxy}"));
+        let dialer = Dialer::new(tcp, proxy, Arc::new(proxy_tls));
+        let https = match &hub.cluster.tls_server_name {
+            Some(name) => {
+                let name = ServerName::try_from(name.clone())
+                    .map_err(|_| Error::new(Kind::Usage, format!("the tls-server-name {name:?} is not a name")))?;
+                HttpsConnector::new(dialer, hub_tls, false, Arc::new(FixedServerNameResolver::new(name)))
+            }
+            None => HttpsConnector::from((dialer, hub_tls)),
+        };
+        let http = legacy::Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(https);
+        Ok(Self(Arc::new(Inner {
+            http,
+            base,
+            server: hub.server().to_owned(),
+            through,
+            ca_given: matches!(anchors, Anchors::Bundle(_)),
+            headers,
+            deadline: options.deadline,
+            gzip: options.gzip && !hub.cluster.disable_compression,
+        })))
+    }
+
+    /// One GET below the server's own path, its answer whole and unpacked. 429 and 503 that name
+    /// a time are tried again within the deadline; any other status is an answer.
+    pub async fn get(&self, path_and_query: &str, accept: Option<&str>) -> Result<Answer> {
+        let path: PathAndQuery = path_and_query
+            .parse()
+            .map_err(|_| Error::new(Kind::Failed, format!("{path_and_query:?} is not a path that can be asked for")))?;
+        let until = Instant::now() + self.0.deadline;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let left = until.saturating_duration_since(Instant::now());
+            let (answer, pause) =
+                tokio::time::timeout(left, self.get_once(&path, accept)).await.map_err(|_| self.too_slow())??;
+            match pause {
+                Some(pause) if tries < TRIES && Instant::now() + pause < until => tokio::time::sleep(pause).await,
+                _ => return Ok(answer),
+            }
+        }
+    }
+
+    /// This client as a service for `kube::Client::new`: identity and prefix are added, bodies
+    /// stream, and the deadline holds for the answer's head alone.
+    pub fn service(&self) -> Self {
+        self.clone()
+    }
+
+    async fn get_once(&self, path: &PathAndQuery, accept: Option<&str>) -> Result<(Answer, Option<Duration>)> {
+        let mut request = Request::builder().method(Method::GET).uri(path.as_str());
+        request = request.header(ACCEPT, accept.unwrap_or("application/json"));
+        if self.0.gzip {
+            request = request.header(ACCEPT_ENCODING, "gzip");
+        }
+        let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
+        let request = request.body(body).map_err(|error| Error::new(Kind::Failed, format!("no such request: {error}")))?;
+        let (head, body) = self.send(request).await?.into_parts();
+        let body = Limited::new(body, LARGEST_ANSWER).collect().await.map_err(|_| self.broke_off())?.to_bytes();
+        let packed = head.headers.get(CONTENT_ENCODING).is_some_and(|value| value == "gzip");
+        let body = if packed { gunzip(&body).ok_or_else(|| self.broke_off())? } else { body };
+        let answer = Answer::new(head.status, body, self.0.server.clone());
+        Ok((answer, retry_after(head.status, &head.headers)))
+    }
+
+    async fn send(&self, mut request: Request<Body>) -> Result<Response<Incoming>> {
+        let inner = &self.0;
+        let path = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+        let full = format!("{}{path}", inner.base.path().trim_end_matches('/'));
+        let uri = Uri::builder()
+            .scheme(inner.base.scheme_str().unwrap_or("https"))
+            .authority(inner.base.authority().map_or("", |authority| authority.as_str()))
+            .path_and_query(full)
+            .build()
+            .map_err(|error| Error::new(Kind::Failed, format!("no such request: {error}")))?;
+        *request.uri_mut() = uri;
+        for name in inner.headers.keys() {
+            request.headers_mut().remove(name);
+        }
+        for (name, value) in &inner.headers {
+            request.headers_mut().append(name, value.clone());
+        }
+        inner.http.request(request).await.map_err(|error| self.unreachable(&error))
+    }
+
+    fn unreachable(&self, error: &legacy::Error) -> Error {
+        let Inner { server, through, ca_given, .. } = &*self.0;
+        if let Some(tls) = find::<rustls::Error>(error) {
+            return tls::explain(tls, server, *ca_given);
+        }
+        if error.is_connect() {
+            return Error::new(Kind::Unreachable, format!("{server} cannot be reached{through}: {}", deepest(error)))
+                .remedy("check the address, the network and the proxy");
+        }
+        Error::new(Kind::Unreachable, format!("{server} closed the connection without an answer: {}", deepest(error)))
+    }
+
+    fn too_slow(&self) -> Error {
+        let Inner { server, through, deadline, .. } = &*self.0;
+        Error::new(Kind::Unreachable, format!("no answer from {server}{through} within {} s", deadline.as_secs_f32()))
+            .remedy("check the network, or allow more time")
+    }
+
+    fn broke_off(&self) -> Error {
+        broke_off(&self.0.server)
+    }
+}
+
+impl<B> Service<Request<B>> for Client
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Incoming>;
+    type Error = Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let client = self.clone();
+        let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
+        Box::pin(async move {
+            let answer = tokio::time::timeout(client.0.deadline, client.send(request)).await;
+            answer.map_err(|_| client.too_slow())?
+        })
+    }
+}
+
+/// A hub's answer, whole and unpacked.
+#[derive(Clone)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// The body.
+    pub body: Bytes,
+    server: String,
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+impl Answer {
+    /// An answer of `server`.
+    pub fn new(status: StatusCode, body: impl Into<Bytes>, server: impl Into<String>) -> Self {
+        Self { status, body: body.into(), server: server.into() }
+    }
+
+    /// The document that was asked for, or [`Answer::error`]. `what` names it in messages.
+    pub fn json<T: DeserializeOwned>(&self, what: &str) -> Result<T> {
+        if !self.status.is_success() {
+            return Err(self.error(what));
+        }
+        serde_json::from_slice(&self.body).map_err(|error| match error.classify() {
+            serde_json::error::Category::Eof => broke_off(&self.server).context(what),
+            serde_json::error::Category::Data => {
+                Error::new(Kind::Failed, format!("{what}: {} answers in a form that this version does not know", self.server))
+            }
+            _ => self.not_json().context(what),
+        })
+    }
+
+    /// What an answer without the document means.
+    pub fn error(&self, what: &str) -> Error {
+        let Some(message) = self.message() else {
+            return match self.status {
+                StatusCode::UNAUTHORIZED => self.no_login(what),
+                _ => self.not_json().context(what),
+            };
+        };
+        let server = &self.server;
+        match self.status {
+            StatusCode::UNAUTHORIZED => self.no_login(what),
+            StatusCode::FORBIDDEN => Error::new(Kind::Refused, format!("{what}: the hub refuses: {message}"))
+                .remedy("ask an administrator of the hub for this permission"),
+            StatusCode::NOT_FOUND => Error::new(Kind::NotFound, format!("{what}: {message}")),
+            StatusCode::TOO_MANY_REQUESTS => {
+                Error::new(Kind::Unreachable, format!("{what}: {server} is overloaded: {message}")).remedy("try again later")
+            }
+            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
+                Error::new(Kind::Unreachable, format!("{what}: {server} answers {}: {message}", self.status))
+            }
+            _ => Error::new(Kind::Failed, format!("{what}: {server} answers {}: {message}", self.status)),
+        }
+    }
+
+    /// The message of a Kubernetes Status.
+    fn message(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Status {
+            kind: String,
+            #[serde(default)]
+            message: String,
+        }
+        let status: Status = serde_json::from_slice(&self.body).ok()?;
+        let message = if status.message.is_empty() { self.status.to_string() } else { status.message };
+        (status.kind == "Status").then_some(message)
+    }
+
+    fn no_login(&self, what: &str) -> Error {
+        Error::new(Kind::Refused, format!("{what}: the hub {} does not accept your login", self.server))
+            .remedy("log in to the hub again")
+    }
+
+    fn not_json(&self) -> Error {
+        let Self { status, server, .. } = self;
+        let text = String::from_utf8_lossy(&self.body[..self.body.len().min(4096)]);
+        let line: String = text.trim().lines().next().unwrap_or_default().trim().chars().take(200).collect();
+        if line.starts_with('<') || status.is_redirection() {
+            return Error::new(Kind::Unreachable, format!("a proxy or a login page answers ({status}) at {server} instead of the API"))
+                .remedy("check the address and the proxy");
+        }
+        if text.contains("proxy to anp-proxy-server failed") {
+            return Error::new(Kind::Unreachable, format!("the cluster's agent is not connected to the hub's proxy: {line}"))
+                .remedy("check the cluster-proxy add-on of that cluster");
+        }
+        let said = if line.is_empty() { String::new() } else { format!(": {line}") };
+        let (kind, meaning) = match *status {
+            StatusCode::NOT_FOUND => (Kind::NotFound, "does not serve this"),
+            StatusCode::FORBIDDEN => (Kind::Refused, "refuses"),
+            StatusCode::TOO_MANY_REQUESTS => (Kind::Unreachable, "is overloaded"),
+            status if status.is_server_error() => (Kind::Unreachable, "is in trouble"),
+            _ => (Kind::Unreachable, "does not answer like a Kubernetes API"),
+        };
+        Error::new(kind, format!("{server} {meaning} ({status}){said}"))
+    }
+}
+
+fn broke_off(server: &str) -> Error {
+    Error::new(Kind::Unreachable, format!("the answer of {server} broke off")).remedy("try again")
+}
+
+fn retry_after(status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
+    if !matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        return None;
+    }
+    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+}
+
+fn gunzip(packed: &[u8]) -> Option<Bytes> {
+    let mut plain = Vec::with_capacity(packed.len().saturating_mul(4).min(LARGEST_ANSWER));
+    let mut unpacked = flate2::read::MultiGzDecoder::new(packed).take(LARGEST_ANSWER as u64);
+    unpacked.read_to_end(&mut plain).ok()?;
+    Some(plain.into())
+}
+
+/// The first error of this type among the causes, those hidden inside of I/O errors included.
+fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        next = match error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+    }
+    None
+}
+
+fn deepest(error: &dyn StdError) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}

@@ -1,0 +1,12 @@
+//! The only door to a Kubernetes API, for both binaries: a kubeconfig read by client-go's rules
+//! ([`kubeconfig`]), who we are there ([`identity`]), whom we trust ([`tls`]), and the transport
+//! ([`client`]).
+
+pub mod client;
+pub mod identity;
+pub mod kubeconfig;
+mod proxy;
+pub mod tls;
+
+pub use client::{Answer, Client};
+pub use kubeconfig::{Hub, Kubeconfig};

@@ -1,0 +1,318 @@
+//! Whom we trust: rustls with the trust rules that kubectl's users know. webpki decides first; a
+//! server certificate that is itself configured as an anchor is accepted as Go accepts it, after
+//! the same name, validity and purpose checks. The handshake's signature is verified always.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::kubeconfig::Cluster;
+use crate::error::{Error, Kind, Result};
+
+/// Whom a server's certificate must come from.
+#[derive(Clone)]
+pub enum Anchors {
+    /// The roots of this machine.
+    System,
+    /// These certificates alone: authorities, or the server's own.
+    Bundle(Vec<CertificateDer<'static>>),
+    /// Anybody: `insecure-skip-tls-verify`.
+    Unverified,
+}
+
+impl Anchors {
+    /// What a kubeconfig's cluster entry asks for.
+    pub fn of(cluster: &Cluster) -> Result<Self> {
+        if cluster.insecure_skip_tls_verify {
+            return Ok(Self::Unverified);
+        }
+        match cluster.ca_bundle()? {
+            Some(pem) => Self::from_pem(&pem),
+            None => Ok(Self::System),
+        }
+    }
+
+    /// The certificates of a PEM bundle. Undecodable ones are skipped as Go does; none left is
+    /// an error.
+    pub fn from_pem(pem: &[u8]) -> Result<Self> {
+        let usable: Vec<_> = CertificateDer::pem_slice_iter(pem)
+            .filter_map(|section| section.ok())
+            .filter(|der| X509Certificate::from_der(der).is_ok())
+            .collect();
+        if usable.is_empty() {
+            return Err(Error::new(Kind::Usage, "the certificate authority holds no usable PEM certificate"));
+        }
+        Ok(Self::Bundle(usable))
+    }
+}
+
+/// A client certificate with its key. Cannot be printed.
+pub struct ClientCertificate {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl fmt::Debug for ClientCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientCertificate").finish_non_exhaustive()
+    }
+}
+
+impl ClientCertificate {
+    /// Reads a chain and its key from PEM.
+    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self> {
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(chain).filter_map(|section| section.ok()).collect();
+        if chain.is_empty() {
+            return Err(Error::new(Kind::Usage, "the client certificate holds no PEM certificate"));
+        }
+        let key = PrivateKeyDer::from_pem_slice(key)
+            .map_err(|_| Error::new(Kind::Usage, "the client key holds no unencrypted PEM private key"))?;
+        Ok(Self { chain, key })
+    }
+}
+
+/// A TLS configuration that trusts these anchors and shows this certificate.
+pub fn config(anchors: &Anchors, client: Option<ClientCertificate>) -> Result<ClientConfig> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier: Arc<dyn ServerCertVerifier> = match anchors {
+        Anchors::System => Arc::new(Verifier::new(rustls_native_certs::load_native_certs().certs, &provider)?),
+        Anchors::Bundle(certificates) => Arc::new(Verifier::new(certificates.clone(), &provider)?),
+        Anchors::Unverified => Arc::new(AcceptAny(provider.clone())),
+    };
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::new(Kind::Failed, format!("TLS cannot be set up: {error}")))?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    match client {
+        None => Ok(builder.with_no_client_auth()),
+        Some(ClientCertificate { chain, key }) => builder.with_client_auth_cert(chain, key).map_err(|error| {
+            let cause = match error {
+                rustls::Error::InconsistentKeys(_) => "the client certificate and the client key do not belong together",
+                _ => "the client certificate's key is of a kind that is not supported (RSA, P-256, P-384 and Ed25519 are)",
+            };
+            Error::new(Kind::Usage, cause)
+        }),
+    }
+}
+
+#[derive(Debug)]
+struct Verifier {
+    webpki: Arc<WebPkiServerVerifier>,
+    anchors: Vec<CertificateDer<'static>>,
+}
+
+impl Verifier {
+    fn new(anchors: Vec<CertificateDer<'static>>, provider: &Arc<CryptoProvider>) -> Result<Self> {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(anchors.iter().cloned());
+        let webpki = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().map_err(|_| {
+            Error::new(Kind::Usage, "there is no certificate authority to trust")
+                .remedy("give the cluster entry a certificate-authority, or install this machine's root certificates")
+        })?;
+        Ok(Self { webpki, anchors })
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        match self.webpki.verify_server_cert(leaf, intermediates, name, ocsp, now) {
+            Err(rustls::Error::InvalidCertificate(error)) if concerns_the_issuer(&error) && self.anchors.contains(leaf) => {
+                verify_anchor_itself(leaf, name, now)
+            }
+            verdict => verdict,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.webpki.verify_tls12_signature(message, leaf, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.webpki.verify_tls13_signature(message, leaf, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.webpki.supported_verify_schemes()
+    }
+}
+
+/// Whether webpki's objection says nothing about a certificate that is trusted as it stands:
+/// it found no issuer, could not check the issuer's signature, or met an authority as a leaf
+/// (which rustls reports as `Other`).
+fn concerns_the_issuer(error: &CertificateError) -> bool {
+    matches!(
+        error,
+        CertificateError::UnknownIssuer
+            | CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+            | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. }
+            | CertificateError::Other(_)
+    )
+}
+
+fn verify_anchor_itself(
+    leaf: &CertificateDer<'_>,
+    name: &ServerName<'_>,
+    now: UnixTime,
+) -> Result<ServerCertVerified, rustls::Error> {
+    rustls::client::verify_server_name(&ParsedCertificate::try_from(leaf)?, name)?;
+    let (_, certificate) = X509Certificate::from_der(leaf).map_err(|_| CertificateError::BadEncoding)?;
+    let validity = certificate.validity();
+    let seconds = i64::try_from(now.as_secs()).map_err(|_| CertificateError::Expired)?;
+    if seconds < validity.not_before.timestamp() {
+        return Err(CertificateError::NotValidYet.into());
+    }
+    if seconds > validity.not_after.timestamp() {
+        return Err(CertificateError::Expired.into());
+    }
+    let purposes = certificate.extended_key_usage().map_err(|_| CertificateError::BadEncoding)?;
+    if purposes.is_some_and(|purposes| !purposes.value.any && !purposes.value.server_auth) {
+        return Err(CertificateError::InvalidPurpose.into());
+    }
+    Ok(ServerCertVerified::assertion())
+}
+
+/// The verifier of `insecure-skip-tls-verify`.
+#[derive(Debug)]
+struct AcceptAny(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AcceptAny {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(message, leaf, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, leaf, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Why a server's certificate was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertificateFailure {
+    /// Its time is over, or an authority's above it.
+    Expired,
+    /// Its time has not come; or this machine's clock is wrong.
+    NotYetValid,
+    /// It belongs to another name.
+    WrongName,
+    /// Nobody we trust signed it: another server, or the certificate changed.
+    UnknownIssuer,
+    /// It must not be used by a server.
+    WrongPurpose,
+    /// It uses cryptography that is not supported, such as P-521.
+    Unsupported,
+    /// It cannot be used for another reason.
+    Other,
+}
+
+/// What a TLS error says about the server's certificate, if it is about that.
+pub fn certificate_failure(error: &rustls::Error) -> Option<CertificateFailure> {
+    use CertificateFailure as F;
+    let rustls::Error::InvalidCertificate(error) = error else { return None };
+    Some(match error {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => F::Expired,
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => F::NotYetValid,
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => F::WrongName,
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => F::UnknownIssuer,
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => F::WrongPurpose,
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => F::Unsupported,
+        _ => F::Other,
+    })
+}
+
+/// A TLS failure towards `server` in words.
+pub(super) fn explain(error: &rustls::Error, server: &str, ca_given: bool) -> Error {
+    use CertificateFailure as F;
+    let of = format!("the certificate of {server}");
+    let (cause, remedy) = match certificate_failure(error) {
+        Some(F::Expired) => (format!("{of} has expired"), "it must be renewed there"),
+        Some(F::NotYetValid) => (format!("{of} is not valid yet"), "check this machine's clock"),
+        Some(F::WrongName) => (format!("{of} is not valid for that name{}", names(error)), "check server and tls-server-name"),
+        Some(F::UnknownIssuer) if ca_given => (
+            format!("{of} is not signed by the CA given"),
+            "the certificate changed, or another server answers: renew the certificate-authority of that cluster entry",
+        ),
+        Some(F::UnknownIssuer) => (
+            format!("{of} is not signed by a CA that this machine trusts"),
+            "set the certificate-authority of that cluster entry",
+        ),
+        Some(F::WrongPurpose) => (format!("{of} is not meant for a server"), "its extended key usage must allow serverAuth"),
+        Some(F::Unsupported) => (
+            format!("{of} is signed with an algorithm that is not supported (P-521, SHA-1 or an RSA key that is too short)"),
+            "use RSA, P-256, P-384 or Ed25519 there",
+        ),
+        Some(F::Other) => (format!("{of} cannot be used: {error}"), ""),
+        None => match error {
+            rustls::Error::AlertReceived(rustls::AlertDescription::HandshakeFailure) => (
+                format!("{server} and this program share no TLS algorithm (a P-521 key there is one reason)"),
+                "use RSA, P-256, P-384 or Ed25519 there",
+            ),
+            rustls::Error::AlertReceived(alert) => {
+                (format!("{server} refused the TLS connection: {alert:?}"), "check the hub user's client certificate")
+            }
+            rustls::Error::InvalidMessage(_) => (format!("{server} does not speak TLS"), "check the port of the server"),
+            _ => (format!("no TLS connection to {server}: {error}"), ""),
+        },
+    };
+    Error::new(Kind::Unreachable, cause).remedy(remedy)
+}
+
+fn names(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::NotValidForNameContext { presented, .. }) if !presented.is_empty() => {
+            format!(", but for {}", presented.join(", "))
+        }
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,297 @@
+//! credential-exec: the exec credential plugin that a context made by `kubectl inventory use`
+//! names. One run: request → cache → source → remember → answer.
+
+pub mod cache;
+pub mod cli;
+pub mod env;
+pub mod error;
+pub mod find_hub;
+mod guard;
+pub mod hub;
+pub mod key;
+pub mod os;
+pub mod protocol;
+pub mod request;
+mod source;
+mod token;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use cache::{Cache, Entry, Slot};
+use cli::{Asked, Cli, DropIn};
+use env::Env;
+use error::{Error, Kind, Result};
+use hub::{Client, Hub, identity::Mode};
+use os::Stamp;
+use protocol::ExecInfo;
+use request::{CredentialRequest, HubPin, ProfileRef, Source};
+pub use token::{Claims, Credential};
+
+/// Set for the run that renews a cache entry in the background.
+const RENEWAL: &str = "KUBECTL_INVENTORY_RENEWAL";
+
+/// The longest wait for another run that asks the hub: it may be waiting for a person to log in.
+const LOCK_LIMIT: Duration = Duration::from_secs(310);
+
+/// Runs the plugin and answers the exit code. stdout gets the answer in one piece, or nothing.
+pub fn run(args: &[OsString], env: &Env, stdout: &mut dyn Write, stderr: &mut dyn Write) -> u8 {
+    let mut warnings = Vec::new();
+    let result = answer(args, env, &mut warnings);
+    for warning in warnings {
+        let _ = writeln!(stderr, "credential-exec: {}", error::printable(&warning));
+    }
+    match result {
+        Ok(bytes) => match stdout.write_all(&bytes).and_then(|()| stdout.flush()) {
+            Ok(()) => 0,
+            Err(_) => Kind::Failed.code(),
+        },
+        Err(error) => {
+            let _ = writeln!(stderr, "credential-exec: {error}");
+            error.kind.code()
+        }
+    }
+}
+
+fn answer(args: &[OsString], env: &Env, warnings: &mut Vec<String>) -> Result<Vec<u8>> {
+    let info = env.os("KUBERNETES_EXEC_INFO").map(|text| text.to_string_lossy().into_owned());
+    let by_kubectl = info.is_some();
+    let info = ExecInfo::parse(info.as_deref())?;
+    let renewal = env.os(RENEWAL).is_some();
+    let use_cache = !args.iter().any(|arg| arg == "--no-cache");
+    let slot = if use_cache { Cache::of(env).slot(&question(args, &info, env)) } else { None };
+
+    let mut again = renewal;
+    if let Some(slot) = slot.as_ref().filter(|_| !renewal)
+        && let Some(entry) = slot.read()
+        && entry.fresh(millis(env.now))
+        && entry.files_unchanged()
+    {
+        again = by_kubectl && os::parent().is_some_and(|parent| slot.answered_before(parent));
+        if !again {
+            if entry.aging(millis(env.now)) && slot.claim_renewal(env.now) {
+                renew_in_background(args);
+            }
+            return Ok(protocol::answer(info.api_version, &entry.credential));
+        }
+    }
+
+    let Cli { asked, verbose } = cli::parse(args)?;
+    let job = match asked {
+        Asked::Text(text) => return Ok(text.into_bytes()),
+        Asked::Request(request) => Job::of_request(*request, &info, env)?,
+        Asked::DropIn(drop_in) => Job::of_drop_in(*drop_in, &info, env)?,
+    };
+    let cold = Cold { args, env, slot: slot.as_ref(), again, renewal };
+    let outcome = cold.run(&job).map_err(|e| e.context(job.whence()))?;
+    if by_kubectl && let (Some(slot), Some(parent)) = (&slot, os::parent()) {
+        slot.answered_before(parent);
+    }
+    if verbose {
+        warnings.extend(outcome.warning);
+    }
+    Ok(if renewal { Vec::new() } else { protocol::answer(info.api_version, &outcome.credential) })
+}
+
+/// Everything that tells one question from another before anything is parsed: the arguments, the
+/// cluster that kubectl names and, where arguments alone do not name the hub, the variables that do.
+fn question(args: &[OsString], info: &ExecInfo, env: &Env) -> String {
+    let mut question = String::new();
+    let mut add = |text: &str| {
+        question.push_str(text);
+        question.push('\0');
+    };
+    for arg in args {
+        add(&arg.to_string_lossy());
+    }
+    add(info.cluster_name.as_deref().unwrap_or_default());
+    if !args.iter().any(|arg| arg.to_string_lossy().starts_with("--request")) {
+        for name in ["NAMESPACE", "KUBECONFIG", "HOME", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"] {
+            add(&env.os(name).unwrap_or_default().to_string_lossy());
+        }
+    }
+    question
+}
+
+/// A request and the hub that it goes to.
+struct Job {
+    request: CredentialRequest,
+    hub: Hub,
+}
+
+impl Job {
+    fn of_request(request: CredentialRequest, info: &ExecInfo, env: &Env) -> Result<Self> {
+        if let Some(named) = &info.cluster_name
+            && *named != request.profile.name
+            && *named != request.source.cluster()
+        {
+            return Err(Error::new(
+                Kind::Usage,
+                format!("the arguments ask for cluster {}, kubectl for {named}", request.profile.name),
+            )
+            .remedy("cluster and user of this context do not belong together: run `kubectl inventory use` again"));
+        }
+        let whence = whence(&request.profile.name, &request.hub.context);
+        let hub = find_hub::pinned(&request.hub, env).map_err(|e| e.context(whence))?;
+        Ok(Self { request, hub })
+    }
+
+    fn of_drop_in(asked: DropIn, info: &ExecInfo, env: &Env) -> Result<Self> {
+        let cluster = info.cluster_name.clone().ok_or_else(|| {
+            Error::new(Kind::Usage, "kubectl names no cluster (spec.cluster.config.clusterName)")
+                .remedy("set provideClusterInfo: true, and the extension client.authentication.k8s.io/exec in the cluster entry")
+        })?;
+        let mut hub = find_hub::for_drop_in(&asked.kubeconfig, asked.context.as_deref(), env)?;
+        find_hub::impersonate(&mut hub, &asked.impersonate);
+        let pod = || Hub::in_cluster(env).ok().flatten().and_then(|hub| hub.namespace);
+        let namespace = env.var("NAMESPACE").or_else(pod).or_else(|| hub.namespace.clone());
+        let request = CredentialRequest {
+            hub: HubPin {
+                kubeconfig: hub.files.clone(),
+                context: hub.context.clone(),
+                server: hub.server().to_owned(),
+                ca: hub.ca_fingerprint()?,
+                impersonate: asked.impersonate,
+            },
+            profile: ProfileRef {
+                namespace: namespace.unwrap_or_else(|| "default".to_owned()),
+                name: cluster.clone(),
+                uid: String::new(),
+            },
+            source: Source::SyncedSecret {
+                secret: format!("{cluster}-{}", asked.account),
+                cluster,
+                account: asked.account,
+            },
+            timeout: asked.timeout,
+            max_age: asked.max_age,
+            no_cache: asked.no_cache,
+        };
+        Ok(Self { request, hub })
+    }
+
+    fn whence(&self) -> String {
+        whence(&self.request.profile.name, &self.hub.context)
+    }
+}
+
+fn whence(cluster: &str, context: &str) -> String {
+    format!("{cluster} (hub context {context})")
+}
+
+/// The way of a run that the cache alone could not answer.
+struct Cold<'a> {
+    args: &'a [OsString],
+    env: &'a Env,
+    slot: Option<&'a Slot>,
+    again: bool,
+    renewal: bool,
+}
+
+struct Outcome {
+    credential: Credential,
+    warning: Option<String>,
+}
+
+impl Outcome {
+    fn quiet(credential: Credential) -> Self {
+        Self { credential, warning: None }
+    }
+}
+
+impl Cold<'_> {
+    fn run(&self, job: &Job) -> Result<Outcome> {
+        let started = millis(self.env.now);
+        let Some(slot) = self.slot else { return Ok(Outcome::quiet(self.fetch(job)?)) };
+        let limit = if self.renewal { Duration::ZERO } else { LOCK_LIMIT };
+        let lock = slot.lock(limit);
+        if self.renewal && lock.is_none() {
+            return Err(Error::new(Kind::Failed, "another run is asking the hub"));
+        }
+        let now = millis(self.env.clock());
+        if let Some(failure) = slot.failure(now) {
+            return Err(failure);
+        }
+        let key = key::full(&job.hub, &job.request)?;
+        let kept = slot.read().filter(|entry| entry.key == key && entry.fresh(now));
+        if let Some(entry) = &kept
+            && (!self.again || entry.read_ms >= started)
+        {
+            let warning = self.remember(slot, Entry { files: stamps(job), ..entry.clone() });
+            return Ok(Outcome { credential: entry.credential.clone(), warning });
+        }
+        match self.fetch(job) {
+            Ok(credential) => {
+                let warning = self.remember(slot, Entry {
+                    key,
+                    profile: format!("{}/{}", job.request.profile.namespace, job.request.profile.name),
+                    files: stamps(job),
+                    credential: credential.clone(),
+                    read_ms: millis(self.env.clock()),
+                    max_age: job.request.max_age.as_secs(),
+                });
+                Ok(Outcome { credential, warning })
+            }
+            Err(error) => {
+                match (error.kind, kept) {
+                    (Kind::Unreachable, Some(entry)) => return Ok(Outcome::quiet(entry.credential)),
+                    (Kind::Refused | Kind::NotFound, _) => slot.forget(),
+                    _ => {}
+                }
+                slot.remember_failure(&error, millis(self.env.clock()));
+                Err(error)
+            }
+        }
+    }
+
+    /// Keeps an answer that lives long enough to be of use again; says why it could not.
+    fn remember(&self, slot: &Slot, entry: Entry) -> Option<String> {
+        if !entry.credential.outlasts_margin(millis(self.env.clock()) / 1000) {
+            slot.forget();
+            return None;
+        }
+        slot.write(&entry).err().map(|e| format!("the token is not cached: {e}"))
+    }
+
+    fn fetch(&self, job: &Job) -> Result<Credential> {
+        let own_args: Vec<String> = self.args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+        guard::check_hub(&job.hub, &own_args)?;
+        let own_args: Vec<&str> = own_args.iter().map(String::as_str).collect();
+        let chain = guard::enter(&key::sha256(&own_args)[..16], self.env)?;
+        let options = hub::client::Options {
+            deadline: job.request.timeout,
+            mode: if self.renewal { Mode::Background } else { Mode::Foreground },
+            user_agent: concat!("credential-exec/", env!("CARGO_PKG_VERSION")).to_owned(),
+            extra_env: vec![(guard::VARIABLE.to_owned(), chain)],
+            gzip: false,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| Error::new(Kind::Failed, format!("cannot start: {e}")))?;
+        runtime.block_on(async {
+            let client = Client::connect(&job.hub, self.env, options).await?;
+            source::fetch(&client, &job.request, millis(self.env.clock()) / 1000).await
+        })
+    }
+}
+
+/// The kubeconfig files that decide which hub is meant, as they are now.
+fn stamps(job: &Job) -> Vec<(std::path::PathBuf, Stamp)> {
+    let mut paths = job.request.hub.kubeconfig.clone();
+    paths.extend(job.hub.files.iter().cloned());
+    paths.dedup();
+    paths.into_iter().map(|path| (path.clone(), Stamp::of(&path))).collect()
+}
+
+fn renew_in_background(args: &[OsString]) {
+    if let Ok(this) = std::env::current_exe() {
+        let _ = os::detached(Command::new(this).args(args).env(RENEWAL, "1")).spawn();
+    }
+}
+
+fn millis(at: SystemTime) -> i64 {
+    at.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64)
+}

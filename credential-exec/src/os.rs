@@ -1,0 +1,181 @@
+//! What differs between operating systems, in one place: private files, file identity, the
+//! process that called us, detached children.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+
+/// The identity of a file's content without reading it; all zero for a file that is not there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
+    dev: u64,
+    ino: u64,
+    size: u64,
+    mtime_ns: i128,
+}
+
+impl Stamp {
+    /// The stamp of the file at `path`, symlinks followed.
+    pub fn of(path: &Path) -> Self {
+        std::fs::metadata(path).map(|meta| Self::from_metadata(&meta)).unwrap_or_default()
+    }
+
+    #[cfg(unix)]
+    fn from_metadata(meta: &Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        let mtime_ns = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
+        Self { dev: meta.dev(), ino: meta.ino(), size: meta.size(), mtime_ns }
+    }
+
+    #[cfg(not(unix))]
+    fn from_metadata(meta: &Metadata) -> Self {
+        let mtime = meta.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
+        let mtime_ns = mtime.map_or(0, |d| d.as_nanos() as i128);
+        Self { dev: 0, ino: 0, size: meta.len(), mtime_ns }
+    }
+}
+
+/// Opens a regular file for reading; a symlink, a FIFO or a directory in its place is an error.
+///
+/// # Errors
+/// Those of the system, and `InvalidInput` for what is not a regular file.
+pub fn open_private(path: &Path) -> io::Result<File> {
+    regular(nofollow(OpenOptions::new().read(true)).open(path)?)
+}
+
+/// Opens a regular file for reading and writing, making it with mode 0600 if need be.
+///
+/// # Errors
+/// As [`open_private`].
+pub fn open_private_rw(path: &Path) -> io::Result<File> {
+    regular(nofollow(OpenOptions::new().read(true).write(true).create(true).truncate(false)).open(path)?)
+}
+
+fn regular(file: File) -> io::Result<File> {
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}
+
+#[cfg(unix)]
+fn nofollow(options: &mut OpenOptions) -> &mut OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    options.mode(0o600).custom_flags(flags.bits() as i32)
+}
+
+#[cfg(not(unix))]
+fn nofollow(options: &mut OpenOptions) -> &mut OpenOptions {
+    options
+}
+
+/// Makes a directory (and those above it) that only its owner may enter.
+///
+/// # Errors
+/// Those of the system.
+pub fn create_private_dir(path: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+/// Says why a directory is not private enough for secrets: it must be a real directory of ours
+/// that nobody else may enter.
+///
+/// # Errors
+/// Those of the system, and `PermissionDenied` with the reason.
+pub fn check_private_dir(path: &Path) -> io::Result<()> {
+    let meta = std::fs::symlink_metadata(path)?;
+    let denied = |why: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    if !meta.is_dir() {
+        return denied("not a directory");
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        if meta.uid() != rustix::process::geteuid().as_raw() {
+            return denied("owned by another user");
+        }
+        if meta.mode() & 0o077 != 0 {
+            return denied("open to others: chmod 700 it");
+        }
+    }
+    Ok(())
+}
+
+/// A process, told apart from a later one with the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in the system's own unit; 0 where the system does not tell.
+    pub start: u64,
+}
+
+/// The process that started us.
+#[cfg(unix)]
+pub fn parent() -> Option<Process> {
+    let pid = u32::try_from(rustix::process::getppid()?.as_raw_nonzero().get()).ok()?;
+    Some(Process { pid, start: start_of(pid) })
+}
+
+/// The process that started us; not known here, so nobody is taken to ask twice.
+#[cfg(not(unix))]
+pub fn parent() -> Option<Process> {
+    None
+}
+
+/// Field 22 of `/proc/<pid>/stat`, counted after the command, which may hold anything.
+#[cfg(target_os = "linux")]
+fn start_of(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after_command = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    after_command.split_whitespace().nth(19).and_then(|field| field.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn start_of(_pid: u32) -> u64 {
+    0
+}
+
+/// Makes a command outlive us: without our streams and, on Unix, in a process group of its own.
+pub fn detached(command: &mut Command) -> &mut Command {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(command, 0);
+    #[cfg(windows)]
+    {
+        const DETACHED_PROCESS: u32 = 0x8;
+        const CREATE_NEW_PROCESS_GROUP: u32 = 0x200;
+        std::os::windows::process::CommandExt::creation_flags(
+            command,
+            DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP,
+        );
+    }
+    command
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parent_is_known_by_number_and_start() {
+        let parent = parent().unwrap();
+        assert!(parent.pid > 0 && parent.start > 0);
+        assert_eq!(Some(parent), super::parent());
+    }
+
+    #[test]
+    fn anything_but_a_regular_file_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("/etc/hostname", &link).unwrap();
+        assert!(open_private(&link).is_err());
+        assert!(open_private_rw(&link).is_err());
+        assert!(open_private(dir.path()).is_err());
+    }
+}

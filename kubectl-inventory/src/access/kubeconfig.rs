@@ -1,0 +1,120 @@
+//! A way into a cluster, rendered as kubeconfig entries. Pure.
+
+use crate::kubeconfig_file::{Entry, Mark};
+use credential_exec::error::{Error, Kind, Result};
+use serde_json::{Map, Value, json};
+
+/// What kubectl needs to know of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterEntry {
+    /// URL of the API server; `https` only, since kubectl runs no plugin for another scheme.
+    pub server: String,
+    /// The host name that the server's certificate is for, where the URL has another one.
+    pub tls_server_name: Option<String>,
+    /// The CA, PEM in base64; none stands for the system's roots.
+    pub ca_data: Option<String>,
+    /// The proxy to reach the server through.
+    pub proxy_url: Option<String>,
+    /// Whether answers are to come uncompressed.
+    pub disable_compression: bool,
+    /// Whether the server's certificate goes unchecked; the CA is left out then.
+    pub insecure: bool,
+}
+
+/// The version of the exec protocol that a kubeconfig asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExecApiVersion {
+    /// `client.authentication.k8s.io/v1`, known since kubectl 1.22.
+    #[default]
+    V1,
+    /// `client.authentication.k8s.io/v1beta1`, for older kubectls.
+    V1beta1,
+}
+
+impl ExecApiVersion {
+    const GROUP: &str = "client.authentication.k8s.io/";
+
+    /// Reads the short or the full spelling.
+    pub fn parse(text: &str) -> Result<Self> {
+        match text.strip_prefix(Self::GROUP).unwrap_or(text) {
+            "v1" => Ok(Self::V1),
+            "v1beta1" => Ok(Self::V1beta1),
+            _ => Err(Error::new(Kind::Usage, format!("{text:?} is not an exec API version"))
+                .remedy("use v1, or v1beta1 for a kubectl older than 1.22")),
+        }
+    }
+
+    /// The full spelling.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V1 => "client.authentication.k8s.io/v1",
+            Self::V1beta1 => "client.authentication.k8s.io/v1beta1",
+        }
+    }
+}
+
+/// The command that kubectl runs for a credential.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExecEntry {
+    /// Version of the protocol.
+    pub api_version: ExecApiVersion,
+    /// The program.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Variables to set, in this order.
+    pub env: Vec<(String, String)>,
+}
+
+/// The entry for a cluster, with one name for context, cluster and user. The same input always
+/// gives the same bytes.
+pub fn render(name: &str, cluster: &ClusterEntry, exec: &ExecEntry, namespace: Option<&str>, mark: Mark) -> Entry {
+    Entry {
+        context: name.to_owned(),
+        cluster_name: name.to_owned(),
+        user_name: name.to_owned(),
+        cluster: cluster_value(cluster),
+        user: json!({ "exec": exec_value(exec) }),
+        namespace: namespace.map(str::to_owned),
+        mark,
+    }
+}
+
+fn cluster_value(cluster: &ClusterEntry) -> Value {
+    let mut map = Map::new();
+    let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
+    if let Some(ca) = cluster.ca_data.as_ref().filter(|_| !cluster.insecure) {
+        put("certificate-authority-data", json!(ca));
+    }
+    if cluster.disable_compression {
+        put("disable-compression", json!(true));
+    }
+    if cluster.insecure {
+        put("insecure-skip-tls-verify", json!(true));
+    }
+    if let Some(proxy) = &cluster.proxy_url {
+        put("proxy-url", json!(proxy));
+    }
+    put("server", json!(cluster.server));
+    if let Some(name) = &cluster.tls_server_name {
+        put("tls-server-name", json!(name));
+    }
+    Value::Object(map)
+}
+
+fn exec_value(exec: &ExecEntry) -> Value {
+    let mut map = Map::new();
+    let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
+    put("apiVersion", json!(exec.api_version.as_str()));
+    if !exec.args.is_empty() {
+        put("args", json!(exec.args));
+    }
+    put("command", json!(exec.command));
+    if !exec.env.is_empty() {
+        put("env", exec.env.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect());
+    }
+    put("installHint", json!("This context needs credential-exec, a part of the kubectl plugin `inventory`."));
+    put("interactiveMode", json!("IfAvailable"));
+    put("provideClusterInfo", json!(true));
+    Value::Object(map)
+}

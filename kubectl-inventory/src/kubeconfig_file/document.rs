@@ -1,0 +1,311 @@
+//! The content of a kubeconfig and the edits on it. Pure: text in, text out.
+
+use super::entry::{Change, EXTENSION, Entry, Mark, Update, extension, set_extension};
+use super::yaml::{self, Node};
+use credential_exec::error::{Error, Kind, Result};
+
+/// A kubeconfig. Order, unknown fields and other people's entries survive every edit.
+#[derive(Clone, PartialEq)]
+#[cfg_attr(test, derive(Debug))]
+pub struct Document {
+    root: Node,
+}
+
+/// One of our contexts in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ours {
+    /// Name of the context.
+    pub context: String,
+    /// Where it comes from.
+    pub mark: Mark,
+    /// Server of its cluster.
+    pub server: String,
+    /// `certificate-authority-data` of its cluster.
+    pub ca: String,
+}
+
+/// What removing a context did beyond that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// `current-context` named it and names nothing now.
+    pub was_current: bool,
+}
+
+/// What stands in the file for a context.
+struct Standing {
+    server: String,
+    ca: String,
+    mark: Option<Mark>,
+}
+
+/// The three lists of a kubeconfig.
+#[derive(Clone, Copy, PartialEq)]
+enum List {
+    Clusters,
+    Users,
+    Contexts,
+}
+
+impl List {
+    const ALL: [Self; 3] = [Self::Clusters, Self::Users, Self::Contexts];
+
+    fn key(self) -> &'static str {
+        match self {
+            Self::Clusters => "clusters",
+            Self::Users => "users",
+            Self::Contexts => "contexts",
+        }
+    }
+
+    /// The key of an item's content, which is also what a person calls it.
+    fn item(self) -> &'static str {
+        match self {
+            Self::Clusters => "cluster",
+            Self::Users => "user",
+            Self::Contexts => "context",
+        }
+    }
+}
+
+impl Document {
+    /// A kubeconfig without entries.
+    pub fn empty() -> Self {
+        let root = Node::Map(vec![("apiVersion".into(), "v1".into()), ("kind".into(), "Config".into())]);
+        Self { root }
+    }
+
+    /// Reads a kubeconfig in YAML or JSON; an empty text is an empty kubeconfig.
+    pub fn parse(text: &str) -> Result<Self> {
+        let root = match yaml::parse(text)? {
+            None => return Ok(Self::empty()),
+            Some(node) if node.is_null() || node == Node::Map(Vec::new()) => return Ok(Self::empty()),
+            Some(root @ Node::Map(_)) => root,
+            Some(_) => return Err(invalid("not a mapping")),
+        };
+        for (key, expected) in [("apiVersion", "v1"), ("kind", "Config")] {
+            let found = root.str(key);
+            if !found.is_empty() && found != expected {
+                return Err(invalid(format!("{key} is {found:?}, not {expected}")));
+            }
+        }
+        for list in List::ALL {
+            if root.get(list.key()).is_some_and(|node| !node.is_null() && !matches!(node, Node::List(_))) {
+                return Err(invalid(format!("`{}` is not a list", list.key())));
+            }
+        }
+        Ok(Self { root })
+    }
+
+    /// The file's text. The same content always gives the same bytes, which every reader of YAML
+    /// 1.1 and 1.2 understands alike.
+    pub fn to_yaml(&self) -> String {
+        yaml::write(&self.root)
+    }
+
+    /// Puts an entry: in the place of ours with the same names, else at the end. What stands there
+    /// is replaced whole, except the context's namespace and other tools' extensions. An entry that
+    /// is not ours is replaced only by `force`.
+    pub fn put(&mut self, entry: &Entry, force: bool) -> Result<Change> {
+        let names = [entry.cluster_name.as_str(), &entry.user_name, &entry.context];
+        let foreign = List::ALL.into_iter().zip(names).find(|(list, name)| self.is_foreign(*list, name));
+        if let Some((list, name)) = foreign.filter(|_| !force) {
+            let cause = format!("{} {name:?} is in the kubeconfig and was not written by this plugin", list.item());
+            return Err(Error::new(Kind::Usage, cause)
+                .remedy("choose another name with --context-name NAME, or replace the entry with --force"));
+        }
+        let old = self.body(List::Contexts, &entry.context);
+        let before = old.map(|context| self.standing(context));
+        let namespace = match old.filter(|body| Mark::of(body).is_some()).and_then(|body| body.get("namespace")) {
+            Some(kept) => Some(kept.clone()),
+            None => entry.namespace.as_deref().map(Node::from),
+        };
+        let mut context = vec![("cluster".into(), names[0].into())];
+        context.extend(namespace.map(|namespace| ("namespace".into(), namespace)));
+        context.push(("user".into(), names[1].into()));
+        let bodies = [Node::from(&entry.cluster), Node::from(&entry.user), Node::Map(context)];
+        let mut changed = false;
+        for ((list, name), body) in List::ALL.into_iter().zip(names).zip(bodies) {
+            changed |= self.put_item(list, name, body, &entry.mark);
+        }
+        Ok(match before {
+            None => Change::Added,
+            Some(_) if !changed => Change::Unchanged,
+            Some(old) => {
+                let differs = |key: &str, old: String| {
+                    let new = entry.cluster.get(key).and_then(|value| value.as_str()).unwrap_or_default();
+                    (old != new).then(|| (old, new.to_owned()))
+                };
+                Change::Updated(Update {
+                    server: differs("server", old.server),
+                    ca: differs("certificate-authority-data", old.ca),
+                    was: old.mark.filter(|mark| !mark.is_same_entry(&entry.mark)),
+                })
+            }
+        })
+    }
+
+    /// Puts one item and tells whether the file is different now.
+    fn put_item(&mut self, list: List, name: &str, mut body: Node, mark: &Mark) -> bool {
+        let old = self.body(list, name).filter(|body| Mark::of(body).is_some());
+        if let Some(kept) = old.and_then(|body| body.get("extensions")).cloned() {
+            let own = body.get("extensions").cloned();
+            body.set("extensions", kept);
+            for item in own.iter().flat_map(Node::items) {
+                if let Some(content) = item.get("extension") {
+                    set_extension(&mut body, item.str("name"), content.clone());
+                }
+            }
+        }
+        set_extension(&mut body, EXTENSION, mark.node());
+        let item = Node::Map(vec![(list.item().into(), body), ("name".into(), name.into())]);
+        let items = self.items_mut(list);
+        match items.iter_mut().find(|item| item.str("name") == name) {
+            Some(old) if *old == item => return false,
+            Some(old) => *old = item,
+            None => items.push(item),
+        }
+        true
+    }
+
+    /// Removes a context of ours, with its cluster and user where no other context needs them.
+    /// `None` if there is no such context or it is not ours.
+    pub fn remove(&mut self, context: &str) -> Option<Removed> {
+        let body = self.body(List::Contexts, context)?;
+        Mark::of(body)?;
+        let needed = [(List::Clusters, body.str("cluster").to_owned()), (List::Users, body.str("user").to_owned())];
+        self.items_mut(List::Contexts).retain(|item| item.str("name") != context);
+        for (list, name) in needed {
+            let contexts = self.items(List::Contexts).iter().filter_map(|item| item.get("context"));
+            let orphan = !contexts.into_iter().any(|other| other.str(list.item()) == name);
+            if orphan && self.body(list, &name).is_some_and(|body| Mark::of(body).is_some()) {
+                self.items_mut(list).retain(|item| item.str("name") != name);
+            }
+        }
+        let was_current = self.current_context() == Some(context);
+        if was_current {
+            self.root.set("current-context", "".into());
+        }
+        if self.previous() == Some(context)
+            && let Some(Node::List(items)) = self.root.get_mut("extensions")
+        {
+            items.retain(|item| item.str("name") != EXTENSION);
+        }
+        Some(Removed { was_current })
+    }
+
+    /// Our contexts, in the file's order.
+    pub fn ours(&self) -> impl Iterator<Item = Ours> {
+        self.items(List::Contexts).iter().filter_map(|item| {
+            let Standing { server, ca, mark } = self.standing(item.get("context")?);
+            Some(Ours { context: item.str("name").to_owned(), mark: mark?, server, ca })
+        })
+    }
+
+    /// Where a context of ours comes from.
+    pub fn mark_of(&self, context: &str) -> Option<Mark> {
+        Mark::of(self.body(List::Contexts, context)?)
+    }
+
+    /// Whether a context of this name is in the file.
+    pub fn has_context(&self, name: &str) -> bool {
+        self.body(List::Contexts, name).is_some()
+    }
+
+    /// The context that kubectl uses.
+    pub fn current_context(&self) -> Option<&str> {
+        Some(self.root.str("current-context")).filter(|name| !name.is_empty())
+    }
+
+    /// The context that was current before the last [`Document::switch`].
+    pub fn previous(&self) -> Option<&str> {
+        Some(extension(&self.root, EXTENSION)?.str("previous")).filter(|name| !name.is_empty())
+    }
+
+    /// Makes a context the current one and remembers the old one, which is returned.
+    pub fn switch(&mut self, to: &str) -> Option<String> {
+        let old = self.current_context().map(str::to_owned);
+        if old.as_deref() == Some(to) {
+            return old;
+        }
+        self.root.set("current-context", to.into());
+        if let Some(old) = &old {
+            let previous = Node::Map(vec![("previous".into(), old.as_str().into())]);
+            set_extension(&mut self.root, EXTENSION, previous);
+        }
+        old
+    }
+
+    /// The name for an entry: `<profile>@<hub context>`, with the namespace before it and the
+    /// account behind the profile only where another entry of ours has the shorter name.
+    pub fn name_for(&self, mark: &Mark) -> String {
+        let (namespace, profile) = mark.profile.split_once('/').unwrap_or(("", &mark.profile));
+        let name = |with_namespace: bool, account: Option<&str>| {
+            let namespace = if with_namespace { format!("{namespace}/") } else { String::new() };
+            let account = account.map(|account| format!(":{account}")).unwrap_or_default();
+            format!("{namespace}{profile}{account}@{}", mark.hub_context)
+        };
+        let account = mark.account.as_deref();
+        let forms = [name(false, None), name(false, account), name(true, None), name(true, account)];
+        let is_form = |context: &str| {
+            let base = context.rsplit_once('-').filter(|(_, n)| n.parse::<u32>().is_ok()).map_or(context, |(base, _)| base);
+            forms.iter().any(|form| form == context || form == base)
+        };
+        if let Some(own) = self.ours().find(|ours| ours.mark.is_same_entry(mark) && is_form(&ours.context)) {
+            return own.context;
+        }
+        let (mut with_namespace, mut with_account, mut count) = (false, false, 1);
+        loop {
+            let mut candidate = name(with_namespace, account.filter(|_| with_account));
+            if count > 1 {
+                candidate.push_str(&format!("-{count}"));
+            }
+            match self.rival(&candidate, mark) {
+                None => return candidate,
+                Some(rival) if rival.profile != mark.profile && !with_namespace => with_namespace = true,
+                Some(rival) if rival.account != mark.account && !with_account => with_account = true,
+                Some(_) => count += 1,
+            }
+        }
+    }
+
+    /// An entry of ours with this name that stands for something else.
+    fn rival(&self, name: &str, mark: &Mark) -> Option<Mark> {
+        let marks = List::ALL.into_iter().filter_map(|list| Mark::of(self.body(list, name)?));
+        marks.into_iter().find(|other| !other.is_same_entry(mark))
+    }
+
+    fn standing(&self, context: &Node) -> Standing {
+        let cluster = self.body(List::Clusters, context.str("cluster"));
+        let text = |key| cluster.map(|cluster| cluster.str(key)).unwrap_or_default().to_owned();
+        Standing { server: text("server"), ca: text("certificate-authority-data"), mark: Mark::of(context) }
+    }
+
+    /// Whether an item of this name is there and is not ours.
+    fn is_foreign(&self, list: List, name: &str) -> bool {
+        let item = self.items(list).iter().find(|item| item.str("name") == name);
+        item.is_some_and(|item| item.get(list.item()).and_then(Mark::of).is_none())
+    }
+
+    fn items(&self, list: List) -> &[Node] {
+        self.root.get(list.key()).map(Node::items).unwrap_or_default()
+    }
+
+    fn items_mut(&mut self, list: List) -> &mut Vec<Node> {
+        if !matches!(self.root.get(list.key()), Some(Node::List(_))) {
+            self.root.set(list.key(), Node::List(Vec::new()));
+        }
+        match self.root.get_mut(list.key()) {
+            Some(Node::List(items)) => items,
+            _ => unreachable!("the list was just put there"),
+        }
+    }
+
+    /// The content of the item with this name.
+    fn body(&self, list: List, name: &str) -> Option<&Node> {
+        self.items(list).iter().find(|item| item.str("name") == name)?.get(list.item())
+    }
+}
+
+fn invalid(why: impl std::fmt::Display) -> Error {
+    Error::new(Kind::Usage, format!("not a kubeconfig: {why}"))
+}

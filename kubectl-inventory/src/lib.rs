@@ -1,0 +1,1 @@
+//! The plugin that a person types.

@@ -1,0 +1,3 @@
+//! The sealed environment in which the real binaries are run.
+
+pub mod controlplane;
