@@ -387,3 +387,185 @@ fn deepest(error: &dyn StdError) -> String {
     }
     error.to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::super::testing::{Answers, Server, authority, hub, http, leaf, ok, pem, serve, serve_plain, server_params};
+    use super::*;
+
+    async fn client_of(answers: Answers, shape: impl FnOnce(&mut Hub, &mut Options)) -> (Server, Client) {
+        let signer = authority();
+        let server = serve(&leaf(server_params(&["127.0.0.1"]), &signer), answers).await;
+        let mut hub = hub(format!("https://127.0.0.1:{}/prefix/", server.port), Some(&pem([signer.der()])));
+        let mut options = Options::default();
+        shape(&mut hub, &mut options);
+        let client = Client::connect(&hub, &Env::of([("X", "")]), options).await.unwrap();
+        (server, client)
+    }
+
+    async fn failure(answers: Answers) -> Error {
+        let (_server, client) = client_of(answers, |_, options| options.deadline = Duration::from_millis(700)).await;
+        match client.get("/x", None).await {
+            Ok(answer) => answer.json::<serde_json::Value>("Secret c/s").unwrap_err(),
+            Err(error) => error,
+        }
+    }
+
+    fn status(code: u16, message: &str) -> Answer {
+        let body = serde_json::json!({ "kind": "Status", "message": message }).to_string();
+        Answer::new(StatusCode::from_u16(code).unwrap(), body, "https://hub")
+    }
+
+    #[tokio::test]
+    async fn a_request_carries_prefix_identity_impersonation_and_our_name() {
+        let (server, client) = client_of(ok, |hub, options| {
+            hub.user.token = Some("t0ken".into());
+            hub.user.as_user = Some("jane".to_owned());
+            hub.user.as_groups = vec!["a".to_owned(), "b".to_owned()];
+            hub.user.as_user_extra.insert("acme.com/team".to_owned(), vec!["x".to_owned()]);
+            options.user_agent = "test/1".to_owned();
+        })
+        .await;
+        client.get("/api/v1/secrets?limit=1", Some("application/x")).await.unwrap();
+        let head = server.requests().remove(0);
+        for line in [
+            "GET /prefix/api/v1/secrets?limit=1 HTTP/1.1",
+            "authorization: Bearer t0ken",
+            "impersonate-user: jane",
+            "impersonate-group: a",
+            "impersonate-group: b",
+            "impersonate-extra-acme.com%2fteam: x",
+            "user-agent: test/1",
+            "accept: application/x",
+            "accept-encoding: gzip",
+        ] {
+            assert!(head.contains(line), "{line} in {head}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_packed_answer_is_unpacked_and_a_hub_without_compression_is_not_asked_for_one() {
+        fn packed(_: &str, _: usize) -> Vec<u8> {
+            let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            packer.write_all(b"{\"a\":1}").unwrap();
+            http("200 OK", "Content-Encoding: gzip\r\n", &packer.finish().unwrap())
+        }
+        let (server, client) = client_of(packed, |hub, _| hub.cluster.disable_compression = true).await;
+        let answer: serde_json::Value = client.get("/", None).await.unwrap().json("x").unwrap();
+        assert_eq!(answer["a"], 1);
+        assert!(!server.requests()[0].contains("accept-encoding"));
+    }
+
+    #[tokio::test]
+    async fn a_busy_hub_that_names_a_time_is_asked_again_and_any_other_is_not() {
+        fn busy(_: &str, number: usize) -> Vec<u8> {
+            match number {
+                0 => http("429 Too Many Requests", "Retry-After: 0\r\n", b""),
+                1 => http("503 Service Unavailable", "Retry-After: 0\r\n", b""),
+                _ => ok("", 0),
+            }
+        }
+        let (server, client) = client_of(busy, |_, _| {}).await;
+        assert_eq!(client.get("/", None).await.unwrap().status, 200);
+        assert_eq!(server.requests().len(), 3);
+
+        for answers in [
+            (|_, _| http("503 Service Unavailable", "", b"")) as Answers,
+            |_, _| http("429 Too Many Requests", "Retry-After: 3600\r\n", b""),
+            |_, _| http("500 Internal Server Error", "Retry-After: 0\r\n", b""),
+        ] {
+            let (server, client) = client_of(answers, |_, _| {}).await;
+            assert!(!client.get("/", None).await.unwrap().status.is_success());
+            assert_eq!(server.requests().len(), 1);
+        }
+        let (server, client) = client_of(|_, _| http("429 Too Many Requests", "Retry-After: 0\r\n", b""), |_, _| {}).await;
+        assert_eq!(client.get("/", None).await.unwrap().status, 429);
+        assert_eq!(server.requests().len(), TRIES as usize);
+    }
+
+    #[tokio::test]
+    async fn whatever_is_no_json_is_mapped_to_a_cause() {
+        let cases: [(Answers, Kind, &str); 6] = [
+            (|_, _| http("200 OK", "", b"<!DOCTYPE html><title>Log in"), Kind::Unreachable, "login page"),
+            (|_, _| http("302 Found", "Location: /login\r\n", b""), Kind::Unreachable, "login page"),
+            (|_, _| http("502 Bad Gateway", "", b"proxy to anp-proxy-server failed because x\nmore"), Kind::Unreachable, "agent is not connected"),
+            (|_, _| http("404 Not Found", "", b"404 page not found\n"), Kind::NotFound, "does not serve this"),
+            (|_, _| http("500 Internal", "", b"oops"), Kind::Unreachable, "oops"),
+            (|_, _| http("200 OK", "", b"hello"), Kind::Unreachable, "does not answer like a Kubernetes API"),
+        ];
+        for (answers, kind, said) in cases {
+            let error = failure(answers).await;
+            assert!(error.kind == kind && error.cause.contains(said) && !error.cause.contains("parse"), "{error}");
+        }
+        let long = Answer::new(StatusCode::BAD_REQUEST, "é".repeat(5000), "https://hub").error("x");
+        assert_eq!(long.cause.matches('é').count(), 200);
+    }
+
+    #[tokio::test]
+    async fn a_cut_closed_or_silent_connection_is_unreachable() {
+        let cases: [(Answers, &str); 4] = [
+            (|_, _| b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{".to_vec(), "broke off"),
+            (|_, _| http("200 OK", "", b"{\"a\": "), "broke off"),
+            (|_, _| http("200 OK", "Content-Encoding: gzip\r\n", &[0x1f, 0x8b, 8, 0]), "broke off"),
+            (|_, _| Vec::new(), "without an answer"),
+        ];
+        for (answers, said) in cases {
+            let error = failure(answers).await;
+            assert!(error.kind == Kind::Unreachable && error.cause.contains(said), "{error}");
+        }
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let hub = hub(format!("https://{}", silent.local_addr().unwrap()), None);
+        let mut hub = hub;
+        hub.cluster.insecure_skip_tls_verify = true;
+        let options = Options { deadline: Duration::from_millis(200), ..Options::default() };
+        let client = Client::connect(&hub, &Env::of([("X", "")]), options).await.unwrap();
+        let error = client.get("/", None).await.unwrap_err();
+        assert!(error.kind == Kind::Unreachable && error.cause.contains("within 0.2 s"), "{error}");
+        drop(silent);
+        let error = client.get("/", None).await.unwrap_err();
+        assert!(error.kind == Kind::Unreachable && error.cause.contains("cannot be reached"), "{error}");
+    }
+
+    #[test]
+    fn a_status_keeps_its_message_and_decides_the_exit_code() {
+        let whoami = "secrets is forbidden: User \"system:serviceaccount:a:b\" cannot get resource";
+        let forbidden = status(403, whoami).error("Secret c/s");
+        assert!(forbidden.kind == Kind::Refused && forbidden.cause.contains(whoami), "{forbidden}");
+        let login = status(401, "Unauthorized").error("x");
+        assert!(login.kind == Kind::Refused && login.cause.contains("does not accept your login"), "{login}");
+        assert_eq!(Answer::new(StatusCode::UNAUTHORIZED, "", "https://hub").error("x").kind, Kind::Refused);
+        assert_eq!(status(404, "secrets \"s\" not found").error("x").kind, Kind::NotFound);
+        assert_eq!(status(503, "").error("x").kind, Kind::Unreachable);
+        assert_eq!(status(500, "").error("x").kind, Kind::Failed);
+    }
+
+    #[test]
+    fn an_answer_of_another_shape_never_shows_its_content() {
+        let answer = Answer::new(StatusCode::OK, "\"hush-token\"", "https://hub");
+        let error = answer.json::<std::collections::BTreeMap<String, String>>("x").unwrap_err();
+        assert!(!error.one_line().contains("hush"), "{error}");
+        assert!(!format!("{answer:?}").contains("hush"));
+    }
+
+    #[tokio::test]
+    async fn as_a_service_it_adds_prefix_and_identity_and_streams() {
+        let (server, mut client) = client_of(ok, |hub, _| hub.user.token = Some("t0ken".into())).await;
+        let request = Request::post("/api?watch=1").header(AUTHORIZATION, "other").body(http_body_util::Full::new(Bytes::from("x"))).unwrap();
+        let answer = client.call(request).await.unwrap();
+        assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "{}");
+        let head = server.requests().remove(0);
+        assert!(head.starts_with("POST /prefix/api?watch=1 ") && head.contains("Bearer t0ken") && !head.contains("other"), "{head}");
+    }
+
+    #[tokio::test]
+    async fn a_server_without_tls_is_said_to_be_one() {
+        let server = serve_plain(|_, _| http("400 Bad Request", "", b"")).await;
+        let mut hub = hub(format!("https://127.0.0.1:{}", server.port), None);
+        hub.cluster.insecure_skip_tls_verify = true;
+        let options = Options { deadline: Duration::from_millis(500), ..Options::default() };
+        let client = Client::connect(&hub, &Env::of([("X", "")]), options).await.unwrap();
+        assert_eq!(client.get("/", None).await.unwrap_err().kind, Kind::Unreachable);
+    }
+}

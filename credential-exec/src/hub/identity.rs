@@ -316,3 +316,219 @@ fn credential(exec: &Exec, named: &str, output: &Output) -> Result<Status> {
         _ => Ok(status),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{hub, pem, self_signed, server_params};
+    use super::*;
+
+    fn nowhere() -> Env {
+        Env::of([("X", "")])
+    }
+
+    async fn identity(user: User) -> Result<Identity> {
+        let mut hub = hub("https://hub", None);
+        hub.user = user;
+        resolve(&hub, &nowhere(), Mode::Foreground, &[]).await
+    }
+
+    async fn header_of(user: User) -> String {
+        identity(user).await.unwrap().authorization.unwrap().to_str().unwrap().to_owned()
+    }
+
+    #[tokio::test]
+    async fn the_token_file_goes_before_the_token_and_is_trimmed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        std::fs::write(&file, " of-file\n").unwrap();
+        let user = User { token: Some("plain".into()), token_file: Some(file.clone()), ..User::default() };
+        assert_eq!(header_of(user.clone()).await, "Bearer of-file");
+        std::fs::write(&file, "\n").unwrap();
+        assert_eq!(header_of(user.clone()).await, "Bearer plain");
+        let error = identity(User { token: None, ..user }).await.unwrap_err();
+        assert!(error.cause.contains("is empty"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn basic_authentication_is_encoded_and_excludes_a_token() {
+        let user = User { username: Some("me".into()), password: Some("pä:ss".into()), ..User::default() };
+        assert_eq!(header_of(user.clone()).await, format!("Basic {}", STANDARD.encode("me:pä:ss")));
+        identity(User { token: Some("t".into()), ..user }).await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn certificate_data_goes_before_files_and_comes_with_its_key() {
+        let chain = self_signed(server_params(&["me"]));
+        let user = User {
+            client_certificate_data: Some(STANDARD.encode(pem(&chain.certificates))),
+            client_certificate: Some("/gone".into()),
+            client_key_data: Some(STANDARD.encode(chain.key.serialize_pem()).into()),
+            ..User::default()
+        };
+        assert!(identity(user.clone()).await.unwrap().certificate.is_some());
+        identity(User { client_key_data: None, ..user.clone() }).await.unwrap_err();
+        identity(User { client_certificate_data: None, client_certificate: None, ..user }).await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn nothing_secret_goes_to_a_hub_without_tls() {
+        let mut hub = hub("http://hub", None);
+        resolve(&hub, &nowhere(), Mode::Foreground, &[]).await.unwrap();
+        hub.user.exec = Some(Exec { api_version: V1.into(), command: "/never-run".into(), ..Exec::default() });
+        let error = resolve(&hub, &nowhere(), Mode::Foreground, &[]).await.unwrap_err();
+        assert!(error.kind == Kind::Usage && error.cause.contains("not https"), "{error}");
+        hub.user = User { token: Some("t".into()), ..User::default() };
+        resolve(&hub, &nowhere(), Mode::Foreground, &[]).await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_honoured_is_refused_with_a_remedy() {
+        let refused = [
+            User { auth_provider: true, ..User::default() },
+            User { as_groups: vec!["g".into()], ..User::default() },
+            User { token: Some("a\nb".into()), ..User::default() },
+        ];
+        for user in refused {
+            assert_eq!(identity(user).await.unwrap_err().kind, Kind::Usage);
+        }
+    }
+
+    #[test]
+    fn extra_keys_are_escaped_as_client_go_does() {
+        assert_eq!(escaped_key("acme.com/Team%é"), "acme.com%2FTeam%25%C3%A9");
+    }
+
+    #[cfg(unix)]
+    mod plugins {
+        use super::super::super::kubeconfig::{ExecVar, Extension};
+        use super::*;
+
+        fn script(body: &str) -> Exec {
+            Exec {
+                api_version: V1.into(),
+                command: "/bin/sh".into(),
+                args: vec!["-c".into(), body.into()],
+                interactive_mode: Some("IfAvailable".into()),
+                ..Exec::default()
+            }
+        }
+
+        async fn run(exec: Exec) -> Result<Identity> {
+            identity(User { exec: Some(exec), ..User::default() }).await
+        }
+
+        fn answer(status: &str) -> Exec {
+            script(&format!(r#"echo '{{"apiVersion":"{V1}","kind":"ExecCredential","status":{status}}}'"#))
+        }
+
+        #[tokio::test]
+        async fn it_is_run_once_and_not_at_all_beside_a_token() {
+            let folder = tempfile::tempdir().unwrap();
+            let count = folder.path().join("count");
+            let mut exec = answer(r#"{"token":"from-plugin"}"#);
+            exec.args[1] = format!("echo run >> '{}'; {}", count.display(), exec.args[1]);
+            let user = User { exec: Some(exec), ..User::default() };
+            assert_eq!(header_of(user.clone()).await, "Bearer from-plugin");
+            assert_eq!(std::fs::read_to_string(&count).unwrap(), "run\n");
+            assert_eq!(header_of(User { token: Some("own".into()), ..user }).await, "Bearer own");
+            assert_eq!(std::fs::read_to_string(&count).unwrap(), "run\n");
+        }
+
+        #[tokio::test]
+        async fn it_gets_its_arguments_variables_and_the_cluster() {
+            let folder = tempfile::tempdir().unwrap();
+            let seen = folder.path().join("seen");
+            let mut exec = answer(r#"{"token":"t"}"#);
+            exec.args[1] = format!("printf '%s|%s|%s' \"$MINE\" \"$GUARD\" \"$KUBERNETES_EXEC_INFO\" > '{}'; {}", seen.display(), exec.args[1]);
+            exec.env = vec![ExecVar { name: "MINE".into(), value: "mine".into() }];
+            exec.provide_cluster_info = true;
+            let mut hub = hub("https://hub/prefix", Some("ca"));
+            hub.cluster.tls_server_name = Some("name".into());
+            hub.cluster.extensions = vec![Extension { name: CLUSTER_CONFIG.into(), extension: json!({ "clusterName": "c" }) }];
+            hub.user.exec = Some(exec);
+            resolve(&hub, &nowhere(), Mode::Background, &[("GUARD".to_owned(), "g".to_owned())]).await.unwrap();
+            let text = std::fs::read_to_string(seen).unwrap();
+            let info = text.strip_prefix("mine|g|").unwrap();
+            assert_eq!(serde_json::from_str::<Value>(info).unwrap(), json!({
+                "kind": "ExecCredential",
+                "apiVersion": V1,
+                "spec": {
+                    "interactive": false,
+                    "cluster": {
+                        "server": "https://hub/prefix",
+                        "tls-server-name": "name",
+                        "certificate-authority-data": "Y2E=",
+                        "config": { "clusterName": "c" },
+                    },
+                },
+            }));
+        }
+
+        #[tokio::test]
+        async fn a_token_and_a_certificate_are_both_used() {
+            let chain = self_signed(server_params(&["me"]));
+            let status = json!({
+                "token": "t",
+                "clientCertificateData": pem(&chain.certificates),
+                "clientKeyData": chain.key.serialize_pem(),
+            });
+            let found = run(answer(&status.to_string().replace("\\r", ""))).await;
+            let mut exec = answer("{}");
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("answer");
+            std::fs::write(&file, json!({ "apiVersion": V1, "kind": "ExecCredential", "status": status }).to_string()).unwrap();
+            exec.args[1] = format!("cat '{}'", file.display());
+            let identity = run(exec).await.unwrap();
+            assert!(identity.authorization.is_some() && identity.certificate.is_some());
+            drop(found);
+        }
+
+        #[tokio::test]
+        async fn its_failure_names_command_and_code_and_never_its_output() {
+            let error = run(script("echo hush; exit 3")).await.unwrap_err();
+            assert!(error.cause.contains("/bin/sh") && error.cause.contains("exit code 3"), "{error}");
+            for exec in [script("echo hush; exit 3"), script("echo hush"), script("kill -9 $$"), answer("null"), answer("{}"),
+                answer(r#"{"token":""}"#), answer(r#"{"clientKeyData":"hush"}"#), answer(r#"{"clientCertificateData":"hush"}"#),
+                Exec { api_version: V1BETA1.into(), ..answer(r#"{"token":"hush"}"#) }]
+            {
+                let error = run(exec).await.unwrap_err();
+                assert!(!error.one_line().contains("hush"), "{error}");
+            }
+        }
+
+        #[tokio::test]
+        async fn versions_and_modes_are_held_to_client_go_s_rules() {
+            for version in ["client.authentication.k8s.io/v1alpha1", "v1", ""] {
+                let error = run(Exec { api_version: version.into(), ..answer(r#"{"token":"t"}"#) }).await.unwrap_err();
+                assert!(error.cause.contains(&format!("{version:?}")), "{error}");
+            }
+            let mode = |mode: Option<&str>| Exec { interactive_mode: mode.map(str::to_owned), ..answer(r#"{"token":"t"}"#) };
+            run(mode(Some("Never"))).await.unwrap();
+            for refused in [None, Some("Always"), Some("Sometimes")] {
+                run(mode(refused)).await.unwrap_err();
+            }
+            let mut old = mode(None);
+            old.api_version = V1BETA1.into();
+            old.args[1] = old.args[1].replace(V1, V1BETA1);
+            run(old).await.unwrap();
+        }
+
+        #[tokio::test]
+        async fn stdin_is_not_its_own_unless_a_person_can_answer() {
+            let exec = answer(r#"{"token":"t"}"#);
+            let reads = Exec { args: vec!["-c".into(), format!("cat; {}", exec.args[1])], ..exec };
+            run(reads).await.unwrap();
+            let env = Env { stdin_is_terminal: true, ..nowhere() };
+            let hub = hub("https://hub", None);
+            assert!(interactive(&hub, &answer("{}"), &env, Mode::Foreground).unwrap());
+            assert!(!interactive(&hub, &answer("{}"), &env, Mode::Background).unwrap());
+        }
+
+        #[tokio::test]
+        async fn a_missing_command_shows_the_install_hint_if_its_name_is_bare() {
+            let missing = |command: &str| Exec { command: command.into(), install_hint: Some("get it\n".into()), ..script("") };
+            assert_eq!(run(missing("no-such-login-command")).await.unwrap_err().remedy, "get it");
+            assert_ne!(run(missing("/no/such/command")).await.unwrap_err().remedy, "get it");
+        }
+    }
+}

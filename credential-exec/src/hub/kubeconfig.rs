@@ -605,3 +605,258 @@ fn empty_secret() -> SecretString {
 fn present<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
     Ok(Option::<serde::de::IgnoredAny>::deserialize(from)?.is_some())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(text: &str) -> Kubeconfig {
+        Kubeconfig::parse(text, Path::new("/folder")).unwrap()
+    }
+
+    fn hub(cluster: &str, user: &str) -> Result<Hub> {
+        parse(&format!(
+            "current-context: a\ncontexts: [{{name: a, context: {{cluster: c, user: u}}}}]\n\
+             clusters: [{{name: c, cluster: {cluster}}}]\nusers: [{{name: u, user: {user}}}]\n"
+        ))
+        .select(None)
+    }
+
+    fn written(folder: &Path, name: &str, text: &str) -> PathBuf {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[test]
+    fn the_explicit_file_goes_before_the_variable_and_that_before_the_home_directory() {
+        let list = std::env::join_paths(["/a", "", "/b", "/a"]).unwrap();
+        let env = Env::of([("KUBECONFIG", list), ("HOME", "/home/me".into())]);
+        assert_eq!(Kubeconfig::paths(&env, Some(Path::new("/x"))), [Path::new("/x")]);
+        assert_eq!(Kubeconfig::paths(&env, None), [Path::new("/a"), Path::new("/b")]);
+        let env = Env::of([("KUBECONFIG", ""), ("HOME", "/home/me")]);
+        assert_eq!(Kubeconfig::paths(&env, None), [Path::new("/home/me").join(".kube").join("config")]);
+    }
+
+    #[test]
+    fn a_missing_file_is_skipped_and_all_missing_is_an_error_that_lists_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let (there, gone) = (written(folder.path(), "there", "contexts: null\n"), folder.path().join("gone"));
+        assert_eq!(Kubeconfig::load(&[gone.clone(), there.clone()]).unwrap().files, [there]);
+        let error = Kubeconfig::load(&[gone.clone(), folder.path().join("gone-too")]).unwrap_err();
+        assert_eq!(error.kind, Kind::NotFound);
+        assert!(error.cause.contains("gone,") && error.cause.contains("gone-too"), "{error}");
+        assert!(Kubeconfig::load(&[gone]).unwrap_err().cause.contains("does not exist"));
+    }
+
+    #[test]
+    fn the_first_file_wins_for_each_name_and_the_first_filled_current_context() {
+        let folder = tempfile::tempdir().unwrap();
+        let entry = |cluster: &str| format!("{{name: x, context: {{cluster: {cluster}}}}}");
+        let one = written(folder.path(), "1", &format!("current-context: \"\"\ncontexts: [{}]\n", entry("one")));
+        let two = written(folder.path(), "2", &format!("current-context: x\ncontexts: [{}, {{name: y}}]\n", entry("two")));
+        let merged = Kubeconfig::load(&[one, two]).unwrap();
+        assert_eq!(merged.current_context.as_deref(), Some("x"));
+        assert_eq!(merged.context("x").unwrap().cluster, "one");
+        assert_eq!(merged.contexts().collect::<Vec<_>>(), ["x", "y"]);
+    }
+
+    #[test]
+    fn relative_paths_start_at_the_folder_of_their_own_file_and_bare_commands_stay_bare() {
+        let user = "{client-certificate: c.pem, client-key: /k.pem, tokenFile: ../t, exec: {apiVersion: v, command: ./login}}";
+        let hub = hub("{server: 'https://h', certificate-authority: ca.pem}", user).unwrap();
+        assert_eq!(hub.cluster.certificate_authority.as_deref(), Some(Path::new("/folder/ca.pem")));
+        assert_eq!(hub.user.client_certificate.as_deref(), Some(Path::new("/folder/c.pem")));
+        assert_eq!(hub.user.client_key.as_deref(), Some(Path::new("/k.pem")));
+        assert_eq!(hub.user.token_file.as_deref(), Some(Path::new("/folder/../t")));
+        assert_eq!(hub.user.exec.unwrap().command, "/folder/./login");
+        let bare = super::tests::hub("{server: 'https://h'}", "{exec: {command: login, args: null, env: null}}").unwrap();
+        assert_eq!(bare.user.exec.unwrap().command, "login");
+    }
+
+    #[test]
+    fn empty_values_nulls_numbers_and_unknown_fields_are_no_trouble() {
+        let hub = hub("{server: 'https://h/', proxy-url: '', certificate-authority-data: null, new: {a: 1}}", "{token: '', username: 12, password: 34, as: ''}")
+            .unwrap();
+        assert_eq!(hub.server(), "https://h");
+        assert!(hub.cluster.proxy_url.is_none() && hub.user.token.is_none() && hub.user.as_user.is_none());
+        assert_eq!(hub.user.username.as_deref(), Some("12"));
+        for empty in ["", "\n", "# nothing\n", "---\n", "{}"] {
+            assert_eq!(parse(empty).contexts().count(), 0, "{empty:?}");
+        }
+        assert!(parse("contexts: [{name: a, context: null}, {name: b}]").context("b").is_some());
+    }
+
+    #[test]
+    fn extensions_of_a_context_are_kept_as_they_are() {
+        let config = parse("contexts: [{name: a, context: {extensions: [{name: kubectl-inventory, extension: {hub: [1, x]}}]}}]");
+        let extension = &config.context("a").unwrap().extensions[0];
+        assert_eq!(extension.name, "kubectl-inventory");
+        assert_eq!(extension.extension, serde_json::json!({ "hub": [1, "x"] }));
+    }
+
+    #[test]
+    fn an_unknown_context_is_not_found_and_the_others_are_offered() {
+        let config = parse("contexts: [{name: a}, {name: b}]");
+        let error = config.select(Some("c")).unwrap_err();
+        assert_eq!((error.kind, error.remedy.as_str()), (Kind::NotFound, "there are: a, b"));
+        assert!(config.select(None).unwrap_err().cause.contains("no current-context"));
+        assert!(parse("").select(None).unwrap_err().cause.contains("no context"));
+        assert!(config.select(Some("a")).unwrap_err().cause.contains("names the cluster"));
+    }
+
+    #[test]
+    fn a_server_is_made_whole_or_refused_and_never_a_panic() {
+        let table = [
+            ("'https://h:6443/'", Some("https://h:6443")),
+            ("'https://h/prefix/a/'", Some("https://h/prefix/a")),
+            ("'https://[fd00::1]:6443'", Some("https://[fd00::1]:6443")),
+            ("'h:6443'", Some("http://h:6443")),
+            ("'localhost'", Some("http://localhost")),
+            ("'http://h'", Some("http://h")),
+            ("''", None),
+            ("'ftp://h'", None),
+            ("'https://me:pw@h'", None),
+            ("'https://'", None),
+            ("'://'", None),
+            ("'a b'", None),
+        ];
+        for (server, expected) in table {
+            let found = hub(&format!("{{server: {server}}}"), "{}").ok();
+            assert_eq!(found.as_ref().map(Hub::server), expected, "{server}");
+        }
+        let with_ca = hub("{server: 'h:1', certificate-authority-data: YQ==}", "{}").unwrap();
+        assert_eq!(with_ca.server(), "https://h:1");
+    }
+
+    #[test]
+    fn a_ca_together_with_insecure_is_an_error_as_in_kubectl() {
+        let error = hub("{server: 'https://h', certificate-authority: c, insecure-skip-tls-verify: true}", "{}").unwrap_err();
+        assert_eq!(error.kind, Kind::Usage);
+    }
+
+    #[test]
+    fn the_fingerprint_is_that_of_the_bundle_however_it_is_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = written(folder.path(), "ca.pem", "abc");
+        let of_abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        for cluster in [
+            "certificate-authority-data: YWJj".to_owned(),
+            "certificate-authority-data: \"Y\\nW Jj\"".to_owned(),
+            format!("certificate-authority: '{}'", file.display()),
+            format!("certificate-authority-data: YWJj, certificate-authority: '{}.gone'", file.display()),
+        ] {
+            let hub = hub(&format!("{{server: 'https://h', {cluster}}}"), "{}").unwrap();
+            assert_eq!(hub.ca_fingerprint().unwrap(), of_abc, "{cluster}");
+        }
+        assert_eq!(hub("{server: 'https://h'}", "{}").unwrap().ca_fingerprint().unwrap(), "system");
+        assert_eq!(hub("{server: 'https://h', insecure-skip-tls-verify: true}", "{}").unwrap().ca_fingerprint().unwrap(), "insecure");
+        assert!(hub("{server: 'https://h', certificate-authority-data: '*'}", "{}").unwrap().ca_fingerprint().is_err());
+    }
+
+    #[test]
+    fn every_part_of_who_we_are_changes_the_identity() {
+        let users = [
+            "{}",
+            "{token: a}",
+            "{token: b}",
+            "{tokenFile: a}",
+            "{client-certificate: a}",
+            "{client-key: a}",
+            "{client-certificate-data: a}",
+            "{client-key-data: a}",
+            "{username: a}",
+            "{password: a}",
+            "{username: a, password: a}",
+            "{exec: {command: a}}",
+            "{exec: {command: a, args: [b, c]}}",
+            "{exec: {command: a, args: [bc]}}",
+            "{exec: {command: a, env: [{name: b, value: c}]}}",
+            "{exec: {command: a, env: [{name: b, value: d}]}}",
+            "{as: a}",
+            "{as: a, as-uid: a}",
+            "{as: a, as-groups: [a]}",
+            "{as: a, as-groups: [a, b]}",
+            "{as: a, as-user-extra: {a: [b]}}",
+            "{as: a, as-user-extra: {a: [c]}}",
+        ];
+        let hashes: HashSet<_> =
+            users.iter().map(|user| hub("{server: 'https://h'}", user).unwrap().identity_hash()).collect();
+        assert_eq!(hashes.len(), users.len());
+        assert!(hashes.iter().all(|hash| hash.len() == 64));
+    }
+
+    #[test]
+    fn a_broken_file_is_named_and_nothing_of_it_is_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        for text in ["users: hush-token", "users: [{name: a, user: {token: {hush-token: 1}}}]", "a: [hush-token", "hush-token", "\u{0}hush-token: ]"] {
+            let path = written(folder.path(), "broken", text);
+            let error = Kubeconfig::load(std::slice::from_ref(&path)).unwrap_err();
+            assert!(error.cause.contains("broken") && !error.one_line().contains("hush"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_twelve_thousand_contexts_is_read() {
+        let mut text = String::new();
+        for (list, entry) in [
+            ("contexts", "context: {cluster: c, user: u, namespace: n}"),
+            ("clusters", "cluster: {server: 'https://h', certificate-authority-data: YWJj}"),
+            ("users", "user: {exec: {apiVersion: v1, command: c, args: [a, b, c, d, e, f], env: [{name: a, value: b}]}}"),
+        ] {
+            text.push_str(&format!("{list}:\n"));
+            for n in 0..12_000 {
+                text.push_str(&format!("- {{name: n{n}, {entry}}}\n"));
+            }
+        }
+        assert_eq!(parse(&text).contexts().count(), 12_000);
+    }
+
+    #[test]
+    fn no_credential_is_in_a_debug_text() {
+        let hub = hub("{server: 'https://h', proxy-url: 'http://u:hush@p'}", "{token: hush, password: hush, client-key-data: hush, exec: {command: c, args: [hush], env: [{name: a, value: hush}]}}").unwrap();
+        assert!(!format!("{hub:?} {:?} {:?}", hub.cluster, hub.user).contains("hush"));
+    }
+
+    #[test]
+    fn in_a_pod_the_service_account_is_the_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let env = Env::of([("KUBERNETES_SERVICE_HOST", "fd00::1"), ("KUBERNETES_SERVICE_PORT", "443")]);
+        assert!(Hub::in_cluster_at(&env, folder.path()).unwrap().is_none());
+        written(folder.path(), "token", "t");
+        written(folder.path(), "ca.crt", "abc");
+        written(folder.path(), "namespace", "here\n");
+        assert!(Hub::in_cluster_at(&Env::of([("X", "")]), folder.path()).unwrap().is_none());
+        let hub = Hub::in_cluster_at(&env, folder.path()).unwrap().unwrap();
+        assert_eq!(hub.server(), "https://[fd00::1]:443");
+        assert_eq!(hub.namespace.as_deref(), Some("here"));
+        assert_eq!(hub.user.token_file, Some(folder.path().join("token")));
+        assert!(hub.ca_fingerprint().unwrap().starts_with("ba7816bf"));
+    }
+
+    proptest! {
+        #[test]
+        fn merging_keeps_the_first_of_each_name(files in prop::collection::vec(prop::collection::vec(0..6_u8, 0..5), 1..5)) {
+            let folder = tempfile::tempdir().unwrap();
+            let mut first = BTreeMap::new();
+            let paths: Vec<_> = files.iter().enumerate().map(|(number, names)| {
+                let entries: Vec<_> = names.iter().map(|name| format!("{{name: n{name}, context: {{cluster: c{number}}}}}")).collect();
+                for name in names {
+                    first.entry(format!("n{name}")).or_insert(format!("c{number}"));
+                }
+                written(folder.path(), &number.to_string(), &format!("contexts: [{}]\n", entries.join(", ")))
+            }).collect();
+            let merged = Kubeconfig::load(&paths).unwrap();
+            let found: BTreeMap<_, _> = merged.contexts().map(|name| (name.to_owned(), merged.context(name).unwrap().cluster.clone())).collect();
+            prop_assert_eq!(found, first);
+        }
+
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "\\PC{0,200}", server in "\\PC{0,40}") {
+            let _ = Kubeconfig::parse(&text, Path::new("/"));
+            let _ = normalised_server(&Cluster { server, ..Cluster::default() }, &User::default());
+        }
+    }
+}

@@ -6,6 +6,8 @@ pub mod client;
 pub mod identity;
 pub mod kubeconfig;
 mod proxy;
+#[cfg(test)]
+mod testing;
 pub mod tls;
 
 pub use client::{Answer, Client};

@@ -210,3 +210,120 @@ impl Service<Uri> for Dialer {
         Box::pin(self.clone().dial(target))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::client::{Client, Options};
+    use super::super::testing::{authority, hub, leaf, ok, pem, serve, serve_plain, server_params};
+    use super::*;
+
+    fn through(url: &str, env: &[(&str, &str)]) -> Option<String> {
+        let proxy = proxy_for(&Cluster::default(), &url.parse().unwrap(), &Env::of(env.iter().copied())).unwrap();
+        proxy.map(|proxy| proxy.to_string())
+    }
+
+    #[test]
+    fn no_proxy_means_what_it_means_to_kubectl() {
+        let table = [
+            ("hub.example.com", 443, "", false),
+            ("hub.example.com", 443, "*", true),
+            ("hub.example.com", 443, "other.com, *", true),
+            ("hub.example.com", 443, ",, ,", false),
+            ("hub.example.com", 443, "hub.example.com", true),
+            ("HUB.example.com", 443, "Hub.Example.com", true),
+            ("hub.example.com", 443, "example.com", true),
+            ("example.com", 443, "example.com", true),
+            ("notexample.com", 443, "example.com", false),
+            ("hub.example.com", 443, ".example.com", true),
+            ("example.com", 443, ".example.com", false),
+            ("hub.example.com", 443, "*.example.com", true),
+            ("example.com", 443, "*.example.com", false),
+            ("hub.example.com", 443, "example.com:443", true),
+            ("hub.example.com", 6443, "example.com:443", false),
+            ("hub.example.com", 443, ":443", false),
+            ("10.1.2.3", 443, "10.0.0.0/8", true),
+            ("11.1.2.3", 443, "10.0.0.0/8", false),
+            ("10.1.2.3", 443, "10.1.2.3", true),
+            ("10.1.2.3", 6443, "10.1.2.3:443", false),
+            ("10.1.2.3", 443, "2.3", false),
+            ("fd00::1", 443, "fd00::/8", true),
+            ("fd00::1", 443, "[fd00::1]:443", true),
+            ("fd00::1", 6443, "[fd00::1]:443", false),
+            ("fd00::1", 443, "fd00::1", true),
+            ("hub", 443, "10.0.0.0/8", false),
+            ("localhost", 443, "", true),
+            ("127.0.0.9", 443, "", true),
+            ("::1", 443, "", true),
+        ];
+        for (host, port, exempt, direct) in table {
+            assert_eq!(goes_direct(host, port, exempt), direct, "{host}:{port} with {exempt:?}");
+        }
+    }
+
+    #[test]
+    fn the_environment_names_the_proxy_as_go_reads_it() {
+        let https = "https://hub:6443";
+        assert_eq!(through(https, &[]), None);
+        assert_eq!(through(https, &[("ALL_PROXY", "http://p:1")]), None);
+        assert_eq!(through(https, &[("HTTP_PROXY", "http://p:1")]), None);
+        assert_eq!(through(https, &[("HTTPS_PROXY", "p:3128")]).as_deref(), Some("http://p:3128"));
+        assert_eq!(through(https, &[("HTTPS_PROXY", ""), ("https_proxy", "p")]).as_deref(), Some("http://p:80"));
+        assert_eq!(through(https, &[("HTTPS_PROXY", "https://a:b%40c@p")]).as_deref(), Some("https://p:443"));
+        assert_eq!(through(https, &[("HTTPS_PROXY", "socks5h://p")]).as_deref(), Some("socks5://p:1080"));
+        assert_eq!(through(https, &[("HTTPS_PROXY", "p:1"), ("NO_PROXY", "hub")]), None);
+        assert_eq!(through("https://127.0.0.1:6443", &[("HTTPS_PROXY", "p:1")]), None);
+        assert_eq!(through("https://[::1]:6443", &[("HTTPS_PROXY", "p:1")]), None);
+        assert_eq!(through("http://hub", &[("HTTP_PROXY", "p:1"), ("REQUEST_METHOD", "GET")]), None);
+    }
+
+    #[test]
+    fn a_cluster_s_own_proxy_is_used_whatever_the_environment_says() {
+        let env = Env::of([("HTTPS_PROXY", "http://other:1"), ("NO_PROXY", "*")]);
+        let mut cluster = Cluster { proxy_url: Some("socks5://u:p%20w@proxy".into()), ..Cluster::default() };
+        let proxy = proxy_for(&cluster, &"https://127.0.0.1".parse().unwrap(), &env).unwrap().unwrap();
+        assert_eq!(proxy.to_string(), "socks5://proxy:1080");
+        let (user, password) = proxy.login.unwrap();
+        assert_eq!((user.as_str(), password.expose_secret()), ("u", "p w"));
+        cluster.proxy_url = Some("socks4://u:hush@proxy".into());
+        let error = proxy_for(&cluster, &"https://hub".parse().unwrap(), &env).err().unwrap();
+        assert!(error.cause.contains("socks4") && !error.one_line().contains("hush"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn an_http_proxy_is_asked_to_connect_with_its_own_credentials_only() {
+        let proxy = serve_plain(|_, _| b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n".to_vec()).await;
+        let mut hub = hub("https://hub.test:6443", None);
+        hub.cluster.insecure_skip_tls_verify = true;
+        hub.cluster.proxy_url = Some(format!("http://me:hush@127.0.0.1:{}", proxy.port).into());
+        hub.user.token = Some("secret-token".into());
+        let client = Client::connect(&hub, &Env::of([("X", "")]), Options::default()).await.unwrap();
+        let error = client.get("/", None).await.unwrap_err();
+        assert_eq!(error.kind, Kind::Unreachable);
+        assert!(error.cause.contains(&format!("through the proxy http://127.0.0.1:{}", proxy.port)), "{error}");
+        assert!(error.cause.contains("proxy authorization required") && !error.one_line().contains("hush"), "{error}");
+        let asked = proxy.requests().remove(0);
+        assert!(asked.starts_with("CONNECT hub.test:6443 HTTP/1.1\r\n"), "{asked}");
+        assert!(asked.contains("Proxy-Authorization: Basic bWU6aHVzaA==") && !asked.contains("secret-token"), "{asked}");
+    }
+
+    #[tokio::test]
+    async fn an_https_proxy_is_dialled_with_tls_and_trusted_as_the_hub_is() {
+        let signer = authority();
+        let chain = leaf(server_params(&["127.0.0.1"]), &signer);
+        let proxy = serve(&chain, |_, _| b"HTTP/1.1 502 Bad Gateway\r\n\r\n".to_vec()).await;
+        let mut hub = hub("https://hub.test", Some(&pem([signer.der()])));
+        hub.cluster.proxy_url = Some(format!("https://127.0.0.1:{}", proxy.port).into());
+        let client = Client::connect(&hub, &Env::of([("X", "")]), Options::default()).await.unwrap();
+        client.get("/", None).await.unwrap_err();
+        assert!(proxy.requests()[0].starts_with("CONNECT hub.test:443 "));
+    }
+
+    #[tokio::test]
+    async fn a_loopback_hub_is_reached_past_the_proxy_of_the_environment() {
+        let signer = authority();
+        let server = serve(&leaf(server_params(&["localhost"]), &signer), ok).await;
+        let hub = hub(format!("https://localhost:{}", server.port), Some(&pem([signer.der()])));
+        let env = Env::of([("HTTPS_PROXY", "http://127.0.0.1:1")]);
+        Client::connect(&hub, &env, Options::default()).await.unwrap().get("/", None).await.unwrap();
+    }
+}

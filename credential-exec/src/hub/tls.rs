@@ -316,3 +316,184 @@ fn names(error: &rustls::Error) -> String {
         _ => String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, date_time_ymd};
+
+    use super::super::client::{Client, Options};
+    use super::super::testing::{Chain, authority, hub, leaf, ok, pem, self_signed, serve, server_params};
+    use super::*;
+    use crate::env::Env;
+
+    async fn dial(chain: &Chain, trusted: &[&CertificateDer<'static>], host: &str) -> Result<()> {
+        let server = serve(chain, ok).await;
+        let hub = hub(format!("https://{host}:{}", server.port), Some(&pem(trusted.iter().copied())));
+        let client = Client::connect(&hub, &Env::of([("X", "")]), Options::default()).await?;
+        client.get("/version", None).await.map(drop)
+    }
+
+    async fn refusal(chain: &Chain, trusted: &[&CertificateDer<'static>], host: &str) -> String {
+        dial(chain, trusted, host).await.unwrap_err().cause
+    }
+
+    fn params() -> CertificateParams {
+        server_params(&["localhost", "127.0.0.1"])
+    }
+
+    fn self_issued(is_ca: IsCa) -> CertificateParams {
+        let mut params = params();
+        params.is_ca = is_ca;
+        params
+    }
+
+    #[tokio::test]
+    async fn every_shape_in_which_a_server_publishes_its_own_certificate_is_accepted() {
+        let signer = authority();
+        for host in ["localhost", "127.0.0.1"] {
+            let alone = leaf(params(), &signer);
+            dial(&alone, &[signer.der()], host).await.expect("proper chain");
+            dial(&alone, &[&alone.certificates[0], signer.der()], host).await.expect("leaf followed by its signer");
+            dial(&alone, &[&alone.certificates[0]], host).await.expect("lone leaf of a private CA");
+            let mut full = leaf(params(), &signer);
+            full.certificates.push(signer.der().clone());
+            dial(&full, &[&full.certificates[0]], host).await.expect("lone leaf, server sends the chain");
+            for is_ca in [IsCa::Ca(BasicConstraints::Unconstrained), IsCa::ExplicitNoCa, IsCa::NoCa] {
+                let own = self_signed(self_issued(is_ca.clone()));
+                dial(&own, &[&own.certificates[0]], host).await.unwrap_or_else(|e| panic!("self-signed {is_ca:?}: {e}"));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_renewed_leaf_of_the_same_signer_stays_accepted() {
+        let signer = authority();
+        let (old, new) = (leaf(params(), &signer), leaf(params(), &signer));
+        dial(&new, &[&old.certificates[0], signer.der()], "localhost").await.unwrap();
+        let cause = refusal(&new, &[&old.certificates[0]], "localhost").await;
+        assert!(cause.contains("is not signed by the CA given"), "{cause}");
+    }
+
+    #[tokio::test]
+    async fn another_certificate_of_the_same_name_is_refused() {
+        let signer = authority();
+        let real = leaf(params(), &signer);
+        for forged in [
+            leaf(params(), &authority()),
+            self_signed(params()),
+            self_signed(self_issued(IsCa::Ca(BasicConstraints::Unconstrained))),
+        ] {
+            for trusted in [vec![signer.der()], vec![&real.certificates[0], signer.der()], vec![&real.certificates[0]]] {
+                dial(&forged, &trusted, "localhost").await.unwrap_err();
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stolen_certificate_without_its_key_is_refused() {
+        let own = self_signed(self_issued(IsCa::Ca(BasicConstraints::Unconstrained)));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = Verifier::new(own.certificates.clone(), &provider).unwrap();
+        let server = serve(&own, ok).await;
+        drop(server);
+        assert_eq!(verifier.supported_verify_schemes(), provider.signature_verification_algorithms.supported_schemes());
+    }
+
+    #[tokio::test]
+    async fn an_expired_a_future_and_a_client_certificate_are_refused_even_as_their_own_anchor() {
+        let signer = authority();
+        let shapes: [fn(CertificateParams) -> CertificateParams; 3] = [
+            |mut p| {
+                (p.not_before, p.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(2002, 1, 1));
+                p
+            },
+            |mut p| {
+                (p.not_before, p.not_after) = (date_time_ymd(2100, 1, 1), date_time_ymd(2101, 1, 1));
+                p
+            },
+            |mut p| {
+                p.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+                p
+            },
+        ];
+        for (shape, said) in shapes.into_iter().zip(["has expired", "not valid yet", "not meant for a server"]) {
+            let mut chains = vec![leaf(shape(params()), &signer)];
+            for is_ca in [IsCa::Ca(BasicConstraints::Unconstrained), IsCa::ExplicitNoCa] {
+                chains.push(self_signed(shape(self_issued(is_ca))));
+            }
+            for chain in chains {
+                for trusted in [vec![&chain.certificates[0]], vec![&chain.certificates[0], signer.der()]] {
+                    let cause = refusal(&chain, &trusted, "localhost").await;
+                    assert!(cause.contains(said), "{cause}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_wrong_host_or_address_is_refused_even_as_its_own_anchor() {
+        let signer = authority();
+        for (names, host) in [(["example.test", "127.0.0.2"], "localhost"), (["localhost", "127.0.0.2"], "127.0.0.1")] {
+            let mut own = server_params(&names);
+            own.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            for chain in [leaf(server_params(&names), &signer), self_signed(own)] {
+                let cause = refusal(&chain, &[&chain.certificates[0], signer.der()], host).await;
+                assert!(cause.contains("not valid for that name"), "{cause}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn tls_server_name_is_the_name_that_is_verified() {
+        let signer = authority();
+        let chain = leaf(server_params(&["cluster-proxy-addon-user.open-cluster-management-addon"]), &signer);
+        let server = serve(&chain, ok).await;
+        let mut hub = hub(format!("https://127.0.0.1:{}", server.port), Some(&pem([signer.der()])));
+        let env = Env::of([("X", "")]);
+        let client = Client::connect(&hub, &env, Options::default()).await.unwrap();
+        client.get("/", None).await.unwrap_err();
+        hub.cluster.tls_server_name = Some("cluster-proxy-addon-user.open-cluster-management-addon".to_owned());
+        let client = Client::connect(&hub, &env, Options::default()).await.unwrap();
+        client.get("/", None).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn only_a_hub_that_says_so_is_not_verified() {
+        let chain = self_signed(server_params(&["example.test"]));
+        let server = serve(&chain, ok).await;
+        let mut hub = hub(format!("https://127.0.0.1:{}", server.port), None);
+        hub.cluster.insecure_skip_tls_verify = true;
+        let client = Client::connect(&hub, &Env::of([("X", "")]), Options::default()).await.unwrap();
+        client.get("/", None).await.unwrap();
+    }
+
+    #[test]
+    fn undecodable_certificates_of_a_bundle_are_skipped_unless_none_is_left() {
+        let signer = authority();
+        let junk = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let Ok(Anchors::Bundle(kept)) = Anchors::from_pem(format!("{junk}text\n{}{junk}", pem([signer.der()])).as_bytes()) else {
+            panic!("no bundle");
+        };
+        assert_eq!(kept, [signer.der().clone()]);
+        for unusable in ["", "not pem", junk] {
+            assert!(Anchors::from_pem(unusable.as_bytes()).is_err(), "{unusable:?}");
+        }
+    }
+
+    #[test]
+    fn a_handshake_without_a_common_algorithm_names_p_521() {
+        let error = rustls::Error::AlertReceived(rustls::AlertDescription::HandshakeFailure);
+        assert!(explain(&error, "https://hub", true).cause.contains("P-521"));
+    }
+
+    #[test]
+    fn a_client_certificate_and_a_foreign_key_do_not_belong_together() {
+        let (one, other) = (self_signed(params()), self_signed(params()));
+        let chain = pem(&one.certificates);
+        let pair = ClientCertificate::from_pem(chain.as_bytes(), other.key.serialize_pem().as_bytes()).unwrap();
+        let error = config(&Anchors::Unverified, Some(pair)).unwrap_err();
+        assert!(error.cause.contains("do not belong together"), "{error}");
+        let pair = ClientCertificate::from_pem(chain.as_bytes(), one.key.serialize_pem().as_bytes()).unwrap();
+        config(&Anchors::Unverified, Some(pair)).unwrap();
+    }
+}

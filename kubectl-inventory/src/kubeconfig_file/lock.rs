@@ -6,7 +6,7 @@
 
 use credential_exec::error::{Error, Kind, Result};
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -30,18 +30,14 @@ impl Lock {
         let started = Instant::now();
         let (mut holder, mut since) = (None, started);
         loop {
-            let placed = place(target, &path);
-            let error = match placed {
+            let taken = if modified(&path).is_none() { place(target, &path) } else { take_over(&path) };
+            match taken {
                 Ok(file) => return Ok(Self { path, file }),
-                Err(error) => error,
-            };
-            if error.kind() == ErrorKind::AlreadyExists {
-                if let Some(file) = take_over(&path) {
-                    return Ok(Self { path, file });
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => {
+                    return Err(Error::new(Kind::Failed, format!("cannot create {}: {error}", path.display()))
+                        .remedy("make the folder writable and free some space, or write elsewhere with -o FILE"));
                 }
-            } else if error.kind() != ErrorKind::NotFound || since.elapsed() > patience {
-                return Err(Error::new(Kind::Failed, format!("cannot create {}: {error}", path.display()))
-                    .remedy("make the folder writable and free some space, or write elsewhere with -o FILE"));
             }
             let seen = modified(&path);
             if seen != holder {
@@ -81,8 +77,11 @@ pub(super) fn sweep(target: &Path) {
 /// A new private file in the kubeconfig's folder that [`sweep`] spares while we live.
 pub(super) fn temp(target: &Path) -> io::Result<tempfile::NamedTempFile> {
     let file = tempfile::Builder::new().prefix(&temp_prefix(target)).tempfile_in(folder(target))?;
-    let _ = file.as_file().try_lock();
-    Ok(file)
+    match file.as_file().try_lock() {
+        Err(TryLockError::WouldBlock) => Err(ErrorKind::WouldBlock.into()),
+        // A file system without such locks: a lock left by a dead run stays until a person removes it.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+    }
 }
 
 /// The folder that a file is in.
@@ -101,16 +100,22 @@ fn beside(path: &Path, before: &str, after: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Makes the lock appear with its content and its kernel lock, or fails if there is one.
+/// Makes the lock appear with its content and its kernel lock. [`ErrorKind::WouldBlock`] if another
+/// run was faster.
 fn place(target: &Path, path: &Path) -> io::Result<File> {
     let mut file = temp(target)?;
     file.write_all(content().as_bytes())?;
     match file.persist_noclobber(path) {
         Ok(file) => Ok(file),
-        Err(error) if matches!(error.error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => Err(error.error),
+        Err(error) if matches!(error.error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => {
+            Err(ErrorKind::WouldBlock.into())
+        }
         // A file system that knows neither exclusive renames nor hard links.
         Err(_) => {
-            let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+            let mut file = match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(ErrorKind::WouldBlock.into()),
+                other => other?,
+            };
             let _ = file.try_lock();
             file.write_all(content().as_bytes())?;
             Ok(file)
@@ -118,21 +123,23 @@ fn place(target: &Path, path: &Path) -> io::Result<File> {
     }
 }
 
-/// A lock of ours whose process is gone becomes this process's.
-fn take_over(path: &Path) -> Option<File> {
-    if !std::fs::symlink_metadata(path).ok()?.is_file() {
-        return None;
-    }
-    let mut file = OpenOptions::new().read(true).write(true).open(path).ok()?;
-    file.try_lock().ok()?;
-    let content_now = read(&mut file)?;
-    if !content_now.starts_with(MAGIC) || !is_at(&file, path) {
-        return None;
-    }
-    file.seek(SeekFrom::Start(0)).ok()?;
-    // Of the same length, so that the file is ours at every moment.
-    file.write_all(content().as_bytes()).ok()?;
-    Some(file)
+/// A lock of ours whose process is gone becomes this process's; any other is left alone.
+fn take_over(path: &Path) -> io::Result<File> {
+    let taken = || {
+        if !std::fs::symlink_metadata(path).ok()?.is_file() {
+            return None;
+        }
+        let mut file = OpenOptions::new().read(true).write(true).open(path).ok()?;
+        file.try_lock().ok()?;
+        if !read(&mut file)?.starts_with(MAGIC) || !is_at(&file, path) {
+            return None;
+        }
+        file.seek(SeekFrom::Start(0)).ok()?;
+        // Of the same length, so that the file is ours at every moment.
+        file.write_all(content().as_bytes()).ok()?;
+        Some(file)
+    };
+    taken().ok_or_else(|| ErrorKind::WouldBlock.into())
 }
 
 fn content() -> String {
@@ -184,4 +191,103 @@ fn busy(path: &Path, now: SystemTime) -> Error {
     };
     Error::new(Kind::Failed, format!("the kubeconfig is locked: {} has been there for {age}, made by {holder}", path.display()))
         .remedy("wait for the other command; if none is running, remove that file")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const SHORT: Duration = Duration::from_millis(60);
+
+    fn kubeconfig() -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("config");
+        let lock = dir.path().join("config.lock");
+        (dir, target, lock)
+    }
+
+    #[test]
+    fn the_lock_is_client_gos_file_and_goes_when_done() {
+        let (dir, target, path) = kubeconfig();
+        let lock = Lock::take(&target, SystemTime::now(), SHORT).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap().trim_start_matches(MAGIC).trim(), std::process::id().to_string());
+        drop(lock);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_lock_of_another_program_is_waited_for_named_and_left_alone() {
+        let (_dir, target, path) = kubeconfig();
+        for content in ["", "something else"] {
+            fs::write(&path, content).unwrap();
+            let later = SystemTime::now() + Duration::from_secs(600);
+            let error = Lock::take(&target, later, SHORT).err().unwrap();
+            assert!(error.cause.contains(path.to_str().unwrap()), "{error}");
+            assert!(error.cause.contains("for 10 min, made by another program"), "{error}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), content);
+        }
+    }
+
+    #[test]
+    fn a_lock_that_is_no_file_is_left_alone() {
+        let (_dir, target, path) = kubeconfig();
+        fs::create_dir(&path).unwrap();
+        assert!(Lock::take(&target, SystemTime::now(), SHORT).is_err());
+        assert!(path.is_dir());
+    }
+
+    #[test]
+    fn a_lock_of_ours_in_living_hands_is_waited_for_even_under_a_reused_process_id() {
+        let (_dir, target, path) = kubeconfig();
+        let held = Lock::take(&target, SystemTime::now(), SHORT).unwrap();
+        let error = Lock::take(&target, SystemTime::now(), SHORT).err().unwrap();
+        assert!(error.cause.contains(&format!("process {} of this plugin", std::process::id())), "{error}");
+        drop(held);
+        // The process id lives (it is ours), the run that wrote the file does not.
+        fs::write(&path, content()).unwrap();
+        assert!(Lock::take(&target, SystemTime::now(), SHORT).is_ok());
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_lock_that_changes_hands_is_waited_for_longer_than_our_patience() {
+        let (_dir, target, path) = kubeconfig();
+        fs::write(&path, "").unwrap();
+        let mover = std::thread::spawn(move || {
+            for _ in 0..6 {
+                sleep(SHORT);
+                fs::write(&path, "x").unwrap();
+            }
+            fs::remove_file(&path).unwrap();
+        });
+        let lock = Lock::take(&target, SystemTime::now(), SHORT * 10);
+        mover.join().unwrap();
+        assert!(lock.is_ok());
+    }
+
+    #[test]
+    fn a_lock_that_somebody_replaced_is_not_removed_by_us() {
+        let (_dir, target, path) = kubeconfig();
+        let lock = Lock::take(&target, SystemTime::now(), SHORT).unwrap();
+        let other = path.with_extension("other");
+        fs::write(&other, "theirs").unwrap();
+        fs::rename(&other, &path).unwrap();
+        drop(lock);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "theirs");
+    }
+
+    #[test]
+    fn what_dead_runs_left_is_removed_and_what_lives_is_not() {
+        let (dir, target, _) = kubeconfig();
+        let living = temp(&target).unwrap();
+        fs::write(dir.path().join(".config.kubectl-inventory-dead"), "").unwrap();
+        fs::write(dir.path().join(".config2.kubectl-inventory-foreign"), "").unwrap();
+        sweep(&target);
+        let mut left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path()).collect();
+        left.sort();
+        let mut expected = vec![dir.path().join(".config2.kubectl-inventory-foreign"), living.path().to_owned()];
+        expected.sort();
+        assert_eq!(left, expected);
+    }
 }

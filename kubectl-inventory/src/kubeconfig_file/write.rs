@@ -140,3 +140,156 @@ fn failed(what: &str, path: &Path, error: &io::Error) -> Error {
     };
     Error::new(Kind::Failed, format!("{what} {}: {error}", path.display())).remedy(remedy)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubeconfig_file::{Change, Entry, Mark};
+    use serde_json::json;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn entry(name: &str) -> Entry {
+        let mark = Mark {
+            hub: "sha256:1".into(),
+            hub_context: "hub".into(),
+            profile: format!("ns/{name}"),
+            account: None,
+            uid: "u".into(),
+        };
+        Entry {
+            context: name.into(),
+            cluster_name: name.into(),
+            user_name: name.into(),
+            cluster: json!({ "server": "https://127.0.0.1:1" }),
+            user: json!({ "exec": { "command": "x" } }),
+            namespace: None,
+            mark,
+        }
+    }
+
+    fn put(path: &Path, name: &str) -> Result<Change> {
+        edit_with(path, SystemTime::now(), PATIENCE, |doc| doc.put(&entry(name), false))
+    }
+
+    #[test]
+    fn twenty_edits_at_once_are_all_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kube").join("config");
+        std::thread::scope(|scope| {
+            for i in 0..20 {
+                let path = &path;
+                scope.spawn(move || put(path, &format!("cluster{i}")).unwrap());
+            }
+        });
+        let doc = read(&path).unwrap();
+        assert_eq!(doc.ours().count(), 20);
+        assert_eq!(fs::read_dir(lock::folder(&path)).unwrap().count(), 1, "only the file itself is left");
+    }
+
+    #[test]
+    fn edits_through_a_link_and_beside_it_exclude_each_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let (real, link) = (dir.path().join("real"), dir.path().join("link"));
+        link_to("real", &link);
+        std::thread::scope(|scope| {
+            for i in 0..10 {
+                let path = if i % 2 == 0 { &real } else { &link };
+                scope.spawn(move || put(path, &format!("cluster{i}")).unwrap());
+            }
+        });
+        assert_eq!(read(&real).unwrap().ours().count(), 10);
+    }
+
+    #[test]
+    fn an_edit_that_changes_nothing_or_fails_writes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config");
+        edit(&path, SystemTime::now(), |_| Ok(())).unwrap();
+        assert!(!path.exists());
+        let text = "# mine\ncontexts:   []\n";
+        fs::write(&path, text).unwrap();
+        edit(&path, SystemTime::now(), |doc| Ok(doc.remove("cluster1"))).unwrap();
+        let failed: Result<()> = edit(&path, SystemTime::now(), |doc| {
+            doc.switch("x");
+            Err(Error::new(Kind::Failed, "no"))
+        });
+        assert!(failed.is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_no_kubeconfig_is_named_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config");
+        for bytes in [&b"- a"[..], b"kind: Pod", b"a: [", b"\xff\xfe", b"clusters: {}"] {
+            fs::write(&path, bytes).unwrap();
+            let error = put(&path, "cluster1").unwrap_err();
+            assert!(error.cause.contains(path.to_str().unwrap()), "{error}");
+            assert_eq!(fs::read(&path).unwrap(), bytes);
+        }
+        assert!(put(dir.path(), "cluster1").unwrap_err().cause.contains("not a regular file"));
+    }
+
+    #[test]
+    fn an_error_never_quotes_the_files_secrets() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config");
+        for text in ["users:\n- token: SECRET\n  x: [\n", "a: \"SECRET", "a: *SECRET", "SECRET: SECRET: SECRET", "SECRET"] {
+            fs::write(&path, text).unwrap();
+            let error = put(&path, "cluster1").unwrap_err();
+            assert!(!error.one_line().contains("SECRET"), "{error}");
+        }
+    }
+
+    #[cfg(unix)]
+    fn link_to(target: &str, link: &Path) {
+        std::os::unix::fs::symlink(target, link).unwrap();
+    }
+
+    #[cfg(unix)]
+    fn mode(path: &Path) -> u32 {
+        std::os::unix::fs::MetadataExt::mode(&fs::metadata(path).unwrap()) & 0o7777
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn new_files_and_folders_are_private_and_an_old_file_keeps_its_mode() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a").join("b").join("config");
+        put(&path, "cluster1").unwrap();
+        assert_eq!((mode(&path), mode(&dir.path().join("a")), mode(&dir.path().join("a/b"))), (0o600, 0o700, 0o700));
+        for kept in [0o640, 0o644, 0o600] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(kept)).unwrap();
+            put(&path, &format!("cluster-{kept}")).unwrap();
+            assert_eq!(mode(&path), kept);
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_stays_a_link_and_a_dangling_ones_target_is_created() {
+        let dir = tempfile::tempdir().unwrap();
+        let (link, middle, real) = (dir.path().join("config"), dir.path().join("middle"), dir.path().join("sub/real"));
+        link_to("middle", &link);
+        link_to("sub/real", &middle);
+        for name in ["cluster1", "cluster2"] {
+            put(&link, name).unwrap();
+            assert_eq!(fs::read_link(&link).unwrap(), Path::new("middle"));
+            assert_eq!(fs::read_link(&middle).unwrap(), Path::new("sub/real"));
+        }
+        assert_eq!(read(&real).unwrap().ours().count(), 2);
+        link_to("loop", &dir.path().join("loop"));
+        assert!(put(&dir.path().join("loop"), "x").unwrap_err().cause.contains("leads nowhere"));
+    }
+
+    #[test]
+    fn a_file_in_the_way_of_a_folder_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "").unwrap();
+        let error = put(&dir.path().join("file").join("config"), "x").unwrap_err();
+        assert!(error.cause.contains("file"), "{error}");
+    }
+}

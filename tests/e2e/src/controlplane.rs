@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use assets::Assets;
-use certificates::Certificates;
 pub use assets::go_program;
+use certificates::Certificates;
 pub use client::Answer;
 
 /// Users of every control plane, by static token: one administrator, the others may do what RBAC says.
@@ -75,7 +75,8 @@ impl ControlPlane {
         let [etcd_port, port] = free_ports()?;
         let certificates = Certificates::new(name);
         let client = client::build(&certificates.ca_pem)?;
-        let mut plane = Self { name: name.to_owned(), port, certificates, client, processes: Vec::new(), _dir: dir };
+        let mut plane =
+            Self { name: name.to_owned(), port, certificates, client, processes: Vec::new(), _dir: dir };
         plane.write_files().map_err(|error| format!("{name}: {error}"))?;
 
         let etcd = Process::start("etcd", assets.etcd(), plane.dir(), &plane.etcd_flags(etcd_port))?;
@@ -191,12 +192,18 @@ impl ControlPlane {
     fn wait_until_ready(&mut self) -> Result<(), String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if matches!(self.call(&self.admin_token(), "GET", "/readyz", None), Ok(answer) if answer.status == 200) {
+            if matches!(self.call(&self.admin_token(), "GET", "/readyz", None), Ok(answer) if answer.status == 200)
+            {
                 return Ok(());
             }
             for process in &mut self.processes {
                 if let Ok(Some(status)) = process.child.try_wait() {
-                    return Err(format!("{}: {} ended, {status}: {}", self.name, process.what, process.last_words()));
+                    return Err(format!(
+                        "{}: {} ended, {status}: {}",
+                        self.name,
+                        process.what,
+                        process.last_words()
+                    ));
                 }
             }
             if Instant::now() > deadline {

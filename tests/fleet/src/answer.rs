@@ -57,7 +57,8 @@ impl Answer {
     pub(crate) fn forbidden(request: &crate::Request) -> Self {
         let (key, user) = (&request.key, &request.user);
         if !request.is_resource() {
-            let message = format!("forbidden: User \"{user}\" cannot {} path \"{}\"", request.verb, request.path);
+            let message =
+                format!("forbidden: User \"{user}\" cannot {} path \"{}\"", request.verb, request.path);
             return Self::failure(403, "Forbidden", &message);
         }
         let named = if key.name.is_empty() { String::new() } else { format!(" \"{}\"", key.name) };
@@ -84,8 +85,10 @@ impl Answer {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
             self.bytes = encoder.write_all(&self.bytes).and_then(|()| encoder.finish()).unwrap_or_default();
         }
-        let mut response = Response::new(Full::new(Bytes::from(self.bytes)).map_err(|never| match never {}).boxed_unsync());
-        *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response =
+            Response::new(Full::new(Bytes::from(self.bytes)).map_err(|never| match never {}).boxed_unsync());
+        *response.status_mut() =
+            StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
         if compress {
             response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -125,7 +128,10 @@ impl HttpBody for Broken {
     type Data = Bytes;
     type Error = io::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         match self.half.take() {
             Some(half) => Poll::Ready(Some(Ok(Frame::data(half)))),
             None => self.flushed.as_mut().poll(cx).map(|()| Some(Err(io::Error::other("broken on purpose")))),
@@ -144,7 +150,10 @@ impl HttpBody for Channel {
     type Data = Bytes;
     type Error = io::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         self.0.poll_recv(cx).map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes))))
     }
 }

@@ -20,7 +20,9 @@ pub(crate) struct User {
 impl User {
     pub(crate) fn new(name: &str) -> Self {
         let mut groups = vec!["system:authenticated".to_owned()];
-        if let Some((namespace, _)) = name.strip_prefix("system:serviceaccount:").and_then(|n| n.split_once(':')) {
+        if let Some((namespace, _)) =
+            name.strip_prefix("system:serviceaccount:").and_then(|n| n.split_once(':'))
+        {
             groups.insert(0, format!("system:serviceaccounts:{namespace}"));
             groups.insert(0, "system:serviceaccounts".to_owned());
         }
@@ -59,7 +61,11 @@ impl Auth {
     }
 
     /// How the request signs in, and who that is (`None`: 401).
-    pub(crate) fn identify(&mut self, headers: &HeaderMap, certificate: Option<&[u8]>) -> (Authorization, Option<User>) {
+    pub(crate) fn identify(
+        &mut self,
+        headers: &HeaderMap,
+        certificate: Option<&[u8]>,
+    ) -> (Authorization, Option<User>) {
         if let Some(user) = certificate.and_then(|der| self.certificates.get(der)) {
             return (Authorization::ClientCertificate, Some(user.clone()));
         }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
@@ -101,8 +102,11 @@ impl Identity {
     fn issue(spec: CertSpec, signer: Option<Signer>) -> Self {
         let key = KeyPair::generate().expect("P-256");
         let mut params = params("fleet server", &spec.names, spec.expired, 180);
-        params.extended_key_usages =
-            vec![if spec.client_only { ExtendedKeyUsagePurpose::ClientAuth } else { ExtendedKeyUsagePurpose::ServerAuth }];
+        params.extended_key_usages = vec![if spec.client_only {
+            ExtendedKeyUsagePurpose::ClientAuth
+        } else {
+            ExtendedKeyUsagePurpose::ServerAuth
+        }];
         params.is_ca = match spec.shape {
             CertShape::SelfSignedCaTrue => IsCa::Ca(BasicConstraints::Unconstrained),
             _ => IsCa::ExplicitNoCa,
@@ -175,7 +179,8 @@ pub struct ClientCertificate {
 fn params(name: &str, names: &[String], expired: bool, days: u64) -> CertificateParams {
     let day = |n: u64| Duration::from_secs(n * 24 * 3600);
     let now = Duration::from_secs(jiff::Timestamp::now().as_second().unsigned_abs());
-    let (from, until) = if expired { (now - day(days + 1), now - day(1)) } else { (now - day(1), now + day(days)) };
+    let (from, until) =
+        if expired { (now - day(days + 1), now - day(1)) } else { (now - day(1), now + day(days)) };
     let mut params = CertificateParams::new(names).expect("plain names");
     params.distinguished_name.push(DnType::CommonName, name);
     params.not_before = rcgen::date_time_ymd(1970, 1, 1) + from;
@@ -191,7 +196,10 @@ mod tests {
     fn each_shape_publishes_what_its_name_says() {
         let count = |shape: CertShape| {
             let identity = Identity::new(shape);
-            (identity.ca_pem().matches("BEGIN CERTIFICATE").count(), identity.ca_pem().contains(identity.leaf_pem()))
+            (
+                identity.ca_pem().matches("BEGIN CERTIFICATE").count(),
+                identity.ca_pem().contains(identity.leaf_pem()),
+            )
         };
         assert_eq!(count(CertShape::LeafAndSigner), (2, true));
         assert_eq!(count(CertShape::LoneLeaf), (1, true));

@@ -126,6 +126,9 @@ mod tests {
     fn gone_hits_only_a_continued_list_and_only_once() {
         let rules = [FaultRule::new(Arc::new(|_| true), Fault::Gone)];
         let ask = |query: &str| plan(&rules, &Request::new("GET", "/api/v1/pods", query)).instead.is_some();
-        assert_eq!([ask("limit=5"), ask("limit=5&continue=x"), ask("limit=5&continue=x")], [false, true, false]);
+        assert_eq!(
+            [ask("limit=5"), ask("limit=5&continue=x"), ask("limit=5&continue=x")],
+            [false, true, false]
+        );
     }
 }

@@ -44,13 +44,16 @@ impl Fleet {
         let mut kinds = Resources::new([resources::core(), resources::ocm()].concat());
         spec.with.iter().for_each(|resource| kinds.add(resource.clone()));
         spec.without.iter().for_each(|name| kinds.remove(name));
-        let hub = Server::start(&handle, Setup {
-            version: "v1.34.2".to_owned(),
-            resources: kinds,
-            identity: Identity::new(spec.hub_certificate.clone()),
-            clusters: BTreeSet::new(),
-            client_ca: Some(client_ca.clone()),
-        });
+        let hub = Server::start(
+            &handle,
+            Setup {
+                version: "v1.34.2".to_owned(),
+                resources: kinds,
+                identity: Identity::new(spec.hub_certificate.clone()),
+                clusters: BTreeSet::new(),
+                client_ca: Some(client_ca.clone()),
+            },
+        );
         let mut fleet = Self {
             hub: hub.expect("a loopback port"),
             spokes: BTreeMap::new(),
@@ -225,14 +228,18 @@ impl Fleet {
             let spec = ClusterSpec { accounts: Vec::new(), ..ClusterSpec::named(&format!("fleet-{i:05}")) };
             let profile = ocm::cluster_profile(&spec, INVENTORY, &format!("{url}/{}", spec.name), &ca);
             shared.answer_for(&spec.name);
-            self.hub.put(("multicluster.x-k8s.io", "v1alpha1", "clusterprofiles", INVENTORY, &*spec.name), profile);
+            self.hub.put(
+                ("multicluster.x-k8s.io", "v1alpha1", "clusterprofiles", INVENTORY, &*spec.name),
+                profile,
+            );
         }
     }
 
     fn issue(&self, cluster: &str, account: &str, spec: &AccountSpec) -> String {
         let subject = spec.subject.clone();
-        let subject =
-            subject.unwrap_or_else(|| format!("system:serviceaccount:open-cluster-management-agent-addon:{account}"));
+        let subject = subject.unwrap_or_else(|| {
+            format!("system:serviceaccount:open-cluster-management-agent-addon:{account}")
+        });
         let token = tokens::mint(spec.token, &subject);
         let until = spec.token.expires_in().map(|seconds| Timestamp::now().as_second() + seconds);
         self.spoke(cluster).accept_until(&token, &subject, until);
@@ -289,13 +296,16 @@ fn kubeconfig(name: &str, url: &str, ca_pem: &str, user: &str, token: &str) -> V
 }
 
 fn start_spoke(handle: &Handle, spec: &ClusterSpec) -> Server {
-    let server = Server::start(handle, Setup {
-        version: spec.version.clone(),
-        resources: Resources::new(resources::core()),
-        identity: Identity::new(spec.certificate.clone()),
-        clusters: BTreeSet::from([spec.name.clone()]),
-        client_ca: None,
-    });
+    let server = Server::start(
+        handle,
+        Setup {
+            version: spec.version.clone(),
+            resources: Resources::new(resources::core()),
+            identity: Identity::new(spec.certificate.clone()),
+            clusters: BTreeSet::from([spec.name.clone()]),
+            client_ca: None,
+        },
+    );
     let server = server.expect("a loopback port");
     spoke::fill(&server, spec);
     server

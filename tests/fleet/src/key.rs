@@ -24,7 +24,11 @@ impl Key {
 
     /// `resource.group`, or just the resource in the core group, as messages of the API name it.
     pub fn qualified(&self) -> String {
-        if self.group.is_empty() { self.resource.clone() } else { format!("{}.{}", self.resource, self.group) }
+        if self.group.is_empty() {
+            self.resource.clone()
+        } else {
+            format!("{}.{}", self.resource, self.group)
+        }
     }
 
     /// `group/version`, or just the version in the core group.

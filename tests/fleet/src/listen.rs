@@ -28,7 +28,12 @@ use crate::routes::{Outcome, route};
 use crate::server::{Current, Inner};
 
 /// Serves until the server stops.
-pub(crate) fn spawn(runtime: &Handle, listener: TcpListener, inner: Arc<Inner>, ca: Option<&Signer>) -> io::Result<()> {
+pub(crate) fn spawn(
+    runtime: &Handle,
+    listener: TcpListener,
+    inner: Arc<Inner>,
+    ca: Option<&Signer>,
+) -> io::Result<()> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -39,7 +44,9 @@ pub(crate) fn spawn(runtime: &Handle, listener: TcpListener, inner: Arc<Inner>, 
             let mut roots = RootCertStore::empty();
             roots.add(ca.der.clone()).map_err(io::Error::other)?;
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            config.with_client_cert_verifier(verifier.allow_unauthenticated().build().map_err(io::Error::other)?)
+            config.with_client_cert_verifier(
+                verifier.allow_unauthenticated().build().map_err(io::Error::other)?,
+            )
         }
     };
     let mut config = config.with_cert_resolver(Arc::new(Current(inner.clone())));
@@ -83,7 +90,9 @@ async fn connection(inner: Arc<Inner>, acceptor: TlsAcceptor, stream: TcpStream)
     let Ok(stream) = acceptor.accept(stream).await else { return };
     let tls = stream.get_ref().1;
     let peer = Arc::new(Peer {
-        alpn: tls.alpn_protocol().map_or("http/1.1".into(), |alpn| String::from_utf8_lossy(alpn).into_owned()),
+        alpn: tls
+            .alpn_protocol()
+            .map_or("http/1.1".into(), |alpn| String::from_utf8_lossy(alpn).into_owned()),
         certificate: tls.peer_certificates().and_then(|chain| chain.first()).map(|leaf| leaf.to_vec()),
         hang_up: Notify::new(),
     });
@@ -105,12 +114,15 @@ async fn connection(inner: Arc<Inner>, acceptor: TlsAcceptor, stream: TcpStream)
 
 async fn answer(inner: Arc<Inner>, peer: Arc<Peer>, http: http::Request<Incoming>) -> Response<Body> {
     let (parts, body) = http.into_parts();
-    let mut request = Request::new(parts.method.as_str(), parts.uri.path(), parts.uri.query().unwrap_or_default());
-    let header = |name: &str| parts.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
+    let mut request =
+        Request::new(parts.method.as_str(), parts.uri.path(), parts.uri.query().unwrap_or_default());
+    let header =
+        |name: &str| parts.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
     request.user_agent = header(USER_AGENT.as_str());
     request.impersonate = header("impersonate-user");
     let (kind, user) = inner.auth().identify(&parts.headers, peer.certificate.as_deref());
-    let user = user.map(|user| if request.impersonate.is_empty() { user } else { User::new(&request.impersonate) });
+    let user =
+        user.map(|user| if request.impersonate.is_empty() { user } else { User::new(&request.impersonate) });
     request.authorization = kind;
     request.user = user.as_ref().map(|user| user.name.clone()).unwrap_or_default();
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
@@ -151,7 +163,13 @@ async fn answer(inner: Arc<Inner>, peer: Arc<Peer>, http: http::Request<Incoming
     response
 }
 
-fn normal(inner: &Arc<Inner>, request: &Request, user: Option<&User>, headers: &HeaderMap, body: &[u8]) -> Outcome {
+fn normal(
+    inner: &Arc<Inner>,
+    request: &Request,
+    user: Option<&User>,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Outcome {
     if !inner.answers_for(&request.prefix) {
         return Outcome::Whole(Answer::text(404, "404 page not found\n"));
     }
@@ -174,7 +192,9 @@ fn broken(fault: &Fault, request: &Request) -> Answer {
         Fault::TooManyRequests { .. } => {
             Answer::failure(429, "TooManyRequests", "Too many requests, please try again later.")
         }
-        Fault::NotJson => Answer { content_type: "application/json", ..Answer::text(200, "<html>not json</html>") },
+        Fault::NotJson => {
+            Answer { content_type: "application/json", ..Answer::text(200, "<html>not json</html>") }
+        }
         Fault::Status(status, body) if body.trim_start().starts_with('{') => {
             Answer { content_type: "application/json", ..Answer::text(*status, body) }
         }

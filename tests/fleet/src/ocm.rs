@@ -24,7 +24,8 @@ pub fn cluster_profile(spec: &ClusterSpec, namespace: &str, server: &str, ca_pem
     });
     let access = json!([{"name": MANAGER, "cluster": cluster}]);
     let list = if spec.deprecated_providers { "credentialProviders" } else { "accessProviders" };
-    let properties: Vec<Value> = spec.properties.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+    let properties: Vec<Value> =
+        spec.properties.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
     let mut object = json!({
         "apiVersion": "multicluster.x-k8s.io/v1alpha1",
         "kind": "ClusterProfile",
@@ -83,11 +84,17 @@ fn managed_fields(spec: &ClusterSpec, list: &str) -> Value {
         "f:open-cluster-management.io/cluster-name": {}, "f:x-k8s.io/cluster-manager": {}});
     let condition = json!({".": {}, "f:lastTransitionTime": {}, "f:message": {}, "f:reason": {}, "f:status": {}, "f:type": {}});
     json!([
-        entry(json!({"f:metadata": {"f:labels": labels},
-            "f:spec": {".": {}, "f:clusterManager": {".": {}, "f:name": {}}, "f:displayName": {}}}), ""),
-        entry(json!({"f:status": {".": {}, format!("f:{list}"): {},
+        entry(
+            json!({"f:metadata": {"f:labels": labels},
+            "f:spec": {".": {}, "f:clusterManager": {".": {}, "f:name": {}}, "f:displayName": {}}}),
+            ""
+        ),
+        entry(
+            json!({"f:status": {".": {}, format!("f:{list}"): {},
             "f:conditions": {".": {}, "k:{\"type\":\"ControlPlaneHealthy\"}": condition, "k:{\"type\":\"Joined\"}": condition},
-            "f:properties": properties, "f:version": {".": {}, "f:kubernetes": {}}}}), "status"),
+            "f:properties": properties, "f:version": {".": {}, "f:kubernetes": {}}}}),
+            "status"
+        ),
     ])
 }
 
@@ -136,7 +143,8 @@ pub fn synced_secret(profile: &Value, account: &str, token: &str, ca_pem: &str) 
 
 /// The ManagedCluster behind a profile.
 pub fn managed_cluster(spec: &ClusterSpec) -> Value {
-    let claims: Vec<Value> = spec.properties.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+    let claims: Vec<Value> =
+        spec.properties.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
     json!({
         "apiVersion": "cluster.open-cluster-management.io/v1",
         "kind": "ManagedCluster",
@@ -157,12 +165,16 @@ pub fn managed_cluster(spec: &ClusterSpec) -> Value {
 /// What cluster-proxy with its service proxy leaves on a hub: paths and objects.
 pub(crate) fn cluster_proxy() -> Vec<(&'static str, Value)> {
     vec![
-        ("/api/v1/namespaces/open-cluster-management-addon/services/cluster-proxy-addon-user",
+        (
+            "/api/v1/namespaces/open-cluster-management-addon/services/cluster-proxy-addon-user",
             json!({"apiVersion": "v1", "kind": "Service", "metadata": {"labels": {}},
                 "spec": {"ports": [{"name": "user-port", "port": 9092, "protocol": "TCP", "targetPort": 9092}],
-                    "selector": {"proxy.open-cluster-management.io/component-name": "proxy-server"}}})),
-        ("/apis/proxy.open-cluster-management.io/v1alpha1/managedproxyconfigurations/cluster-proxy",
+                    "selector": {"proxy.open-cluster-management.io/component-name": "proxy-server"}}}),
+        ),
+        (
+            "/apis/proxy.open-cluster-management.io/v1alpha1/managedproxyconfigurations/cluster-proxy",
             json!({"apiVersion": "proxy.open-cluster-management.io/v1alpha1", "kind": "ManagedProxyConfiguration",
-                "metadata": {}, "spec": {"proxyServer": {"namespace": "open-cluster-management-addon"}}})),
+                "metadata": {}, "spec": {"proxyServer": {"namespace": "open-cluster-management-addon"}}}),
+        ),
     ]
 }

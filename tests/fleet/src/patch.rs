@@ -16,12 +16,16 @@ pub(crate) fn merge(target: &mut Value, patch: &Value, by_name: bool) {
                 }
                 match (change, target.as_object_mut()) {
                     (Value::Null, Some(target)) => drop(target.remove(name)),
-                    (change, Some(target)) => merge(target.entry(name.clone()).or_insert(Value::Null), change, by_name),
+                    (change, Some(target)) => {
+                        merge(target.entry(name.clone()).or_insert(Value::Null), change, by_name)
+                    }
                     (_, None) => {}
                 }
             }
         }
-        Value::Array(items) if by_name && items.iter().all(|item| item["name"].is_string()) && !items.is_empty() => {
+        Value::Array(items)
+            if by_name && items.iter().all(|item| item["name"].is_string()) && !items.is_empty() =>
+        {
             let mut merged = target.as_array().cloned().unwrap_or_default();
             for item in items {
                 let at = merged.iter().position(|old| old["name"] == item["name"]);

@@ -75,7 +75,11 @@ impl Request {
     /// A parameter of the query, decoded; `""` if it is not there.
     pub fn parameter(&self, name: &str) -> String {
         let pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
-        pairs.filter(|(key, _)| decode(key) == name).map(|(_, value)| decode(&value.replace('+', " "))).next().unwrap_or_default()
+        pairs
+            .filter(|(key, _)| decode(key) == name)
+            .map(|(_, value)| decode(&value.replace('+', " ")))
+            .next()
+            .unwrap_or_default()
     }
 
     /// Whether the path names a resource.
@@ -86,7 +90,9 @@ impl Request {
     fn api_verb(&self) -> String {
         let one = !self.key.name.is_empty();
         let verb = match self.method.as_str() {
-            "GET" if self.is_resource() && matches!(self.parameter("watch").as_str(), "true" | "1") => "watch",
+            "GET" if self.is_resource() && matches!(self.parameter("watch").as_str(), "true" | "1") => {
+                "watch"
+            }
             "GET" if self.is_resource() && !one => "list",
             "PUT" => "update",
             "POST" => "create",

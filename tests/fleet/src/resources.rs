@@ -25,7 +25,14 @@ impl Resource {
     /// A kind; the plural is as in paths.
     pub fn new(group: &str, version: &str, plural: &str, kind: &str, namespaced: bool) -> Self {
         let own = str::to_owned;
-        Self { group: own(group), version: own(version), plural: own(plural), kind: own(kind), namespaced, short: vec![] }
+        Self {
+            group: own(group),
+            version: own(version),
+            plural: own(plural),
+            kind: own(kind),
+            namespaced,
+            short: vec![],
+        }
     }
 
     fn short(mut self, name: &str) -> Self {
@@ -66,12 +73,24 @@ pub(crate) fn ocm() -> Vec<Resource> {
     vec![
         Resource::new("multicluster.x-k8s.io", "v1alpha1", "clusterprofiles", "ClusterProfile", true),
         Resource::new("multicluster.x-k8s.io", "v1alpha1", "placementdecisions", "PlacementDecision", true),
-        Resource::new(crate::ocm::MSA_GROUP, "v1beta1", "managedserviceaccounts", "ManagedServiceAccount", true),
+        Resource::new(
+            crate::ocm::MSA_GROUP,
+            "v1beta1",
+            "managedserviceaccounts",
+            "ManagedServiceAccount",
+            true,
+        ),
         Resource::new(cluster, "v1", "managedclusters", "ManagedCluster", false),
         Resource::new(cluster, "v1beta2", "managedclustersets", "ManagedClusterSet", false),
         Resource::new(cluster, "v1beta2", "managedclustersetbindings", "ManagedClusterSetBinding", true),
         Resource::new(cluster, "v1beta1", "placementdecisions", "PlacementDecision", true),
-        Resource::new("addon.open-cluster-management.io", "v1alpha1", "managedclusteraddons", "ManagedClusterAddOn", true),
+        Resource::new(
+            "addon.open-cluster-management.io",
+            "v1alpha1",
+            "managedclusteraddons",
+            "ManagedClusterAddOn",
+            true,
+        ),
         Resource::new(
             "proxy.open-cluster-management.io",
             "v1alpha1",
@@ -92,7 +111,9 @@ impl Resources {
     }
 
     pub(crate) fn add(&mut self, resource: Resource) {
-        self.0.retain(|r| (&r.group, &r.version, &r.plural) != (&resource.group, &resource.version, &resource.plural));
+        self.0.retain(|r| {
+            (&r.group, &r.version, &r.plural) != (&resource.group, &resource.version, &resource.plural)
+        });
         self.0.push(resource);
     }
 
@@ -109,7 +130,9 @@ impl Resources {
     pub(crate) fn discovery(&self, path: &str) -> Option<Value> {
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         match parts.as_slice() {
-            ["api"] => Some(json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})),
+            ["api"] => {
+                Some(json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}))
+            }
             ["apis"] => {
                 let groups: Vec<Value> = self.groups().iter().map(|g| self.group(g)).collect();
                 Some(json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}))
@@ -137,7 +160,8 @@ impl Resources {
     }
 
     fn group(&self, name: &str) -> Value {
-        let mut versions: Vec<&str> = self.0.iter().filter(|r| r.group == name).map(|r| r.version.as_str()).collect();
+        let mut versions: Vec<&str> =
+            self.0.iter().filter(|r| r.group == name).map(|r| r.version.as_str()).collect();
         versions.dedup();
         if versions.is_empty() {
             versions.push("v1");
@@ -148,13 +172,18 @@ impl Resources {
     }
 
     fn list(&self, group: &str, version: &str) -> Option<Value> {
-        let review = |name: &str, kind: &str| {
-            json!({"name": name, "singularName": "", "kind": kind, "namespaced": false, "verbs": ["create"]})
-        };
+        let review = |name: &str, kind: &str| json!({"name": name, "singularName": "", "kind": kind, "namespaced": false, "verbs": ["create"]});
         let entries: Vec<Value> = match (group, version) {
             ("authentication.k8s.io", "v1") => vec![review("selfsubjectreviews", "SelfSubjectReview")],
-            ("authorization.k8s.io", "v1") => vec![review("selfsubjectaccessreviews", "SelfSubjectAccessReview")],
-            _ => self.0.iter().filter(|r| r.group == group && r.version == version).map(Resource::entry).collect(),
+            ("authorization.k8s.io", "v1") => {
+                vec![review("selfsubjectaccessreviews", "SelfSubjectAccessReview")]
+            }
+            _ => self
+                .0
+                .iter()
+                .filter(|r| r.group == group && r.version == version)
+                .map(Resource::entry)
+                .collect(),
         };
         let name = Key { group: group.into(), version: version.into(), ..Key::default() }.api_version();
         (!entries.is_empty()).then(

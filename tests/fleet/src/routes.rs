@@ -23,7 +23,13 @@ pub(crate) enum Outcome {
     Stream(Response<Body>),
 }
 
-pub(crate) fn route(inner: &Arc<Inner>, request: &Request, user: &User, headers: &HeaderMap, body: &[u8]) -> Outcome {
+pub(crate) fn route(
+    inner: &Arc<Inner>,
+    request: &Request,
+    user: &User,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Outcome {
     let header = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default();
     if request.verb == "watch" && inner.resource(&request.key).is_some() {
         return watch(inner, request, header("accept"));
@@ -35,8 +41,12 @@ pub(crate) fn route(inner: &Arc<Inner>, request: &Request, user: &User, headers:
         if request.method == "POST" && key.group == "authentication.k8s.io" {
             return whoami(key, user);
         }
+        if !body.is_empty() && header("content-type").contains("protobuf") {
+            return Answer::failure(415, "UnsupportedMediaType", "the fleet's servers read JSON only");
+        }
         if request.method == "POST" && key.group == "authorization.k8s.io" {
-            return parsed().map_or_else(|_| bad("the body is not JSON"), |review| may_i(inner, request, review));
+            return parsed()
+                .map_or_else(|_| bad("the body is not JSON"), |review| may_i(inner, request, review));
         }
         if inner.resource(key).is_none() {
             return Answer::text(404, "404 page not found\n");
@@ -53,7 +63,11 @@ pub(crate) fn route(inner: &Arc<Inner>, request: &Request, user: &User, headers:
                 Ok(object) => write(inner, request, form, header("content-type"), object),
                 Err(_) => bad("the body is not JSON"),
             },
-            _ => Answer::failure(405, "MethodNotAllowed", "the server does not allow this method on the requested resource"),
+            _ => Answer::failure(
+                405,
+                "MethodNotAllowed",
+                "the server does not allow this method on the requested resource",
+            ),
         }
     }))
 }
@@ -65,14 +79,17 @@ fn fixed(inner: &Inner, request: &Request) -> Option<Answer> {
             let version = inner.version();
             let mut parts = version.trim_start_matches('v').split('.');
             let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-            Some(Answer::json(200, &json!({"major": major, "minor": minor, "gitVersion": version,
+            Some(Answer::json(
+                200,
+                &json!({"major": major, "minor": minor, "gitVersion": version,
                 "gitCommit": "", "gitTreeState": "clean", "buildDate": "2025-01-01T00:00:00Z",
-                "goVersion": "", "compiler": "", "platform": "linux/amd64"})))
+                "goVersion": "", "compiler": "", "platform": "linux/amd64"}),
+            ))
         }
         // An empty protobuf document: kubectl then has nothing to validate against.
         "/openapi/v2" => Some(Answer {
             status: 200,
-            content_type: "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+            content_type: "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
             bytes: Vec::new(),
         }),
         path => inner.discovery(path).map(|document| Answer::json(200, &document)),
@@ -134,8 +151,11 @@ fn list(inner: &Inner, request: &Request, form: Form) -> Answer {
         }
         Form::Metadata => {
             let items: Vec<Value> = objects.map(table::metadata).collect();
-            Answer::json(200, &json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
-                "metadata": metadata, "items": items}))
+            Answer::json(
+                200,
+                &json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                "metadata": metadata, "items": items}),
+            )
         }
         Form::Whole => whole_list(inner, request, &metadata, &page),
     }
@@ -166,16 +186,22 @@ fn show(request: &Request, form: Form, stored: &Stored, status: u16) -> Answer {
         Form::Table => {
             let list = json!({"resourceVersion": stored.value["metadata"]["resourceVersion"]});
             let include = request.parameter("includeObject");
-            Answer::json(status, &table::table(&request.key.resource, std::iter::once(&stored.value), &include, list))
+            Answer::json(
+                status,
+                &table::table(&request.key.resource, std::iter::once(&stored.value), &include, list),
+            )
         }
     }
 }
 
 fn delete(inner: &Inner, key: &Key) -> Answer {
     match inner.change(|store| store.delete(key)) {
-        Some(last) => Answer::json(200, &json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
+        Some(last) => Answer::json(
+            200,
+            &json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
             "status": "Success", "details": {"name": key.name, "kind": key.resource, "group": key.group,
-            "uid": last.value["metadata"]["uid"]}})),
+            "uid": last.value["metadata"]["uid"]}}),
+        ),
         None => Answer::about(404, "NotFound", key, "not found"),
     }
 }
@@ -189,7 +215,13 @@ fn write(inner: &Inner, request: &Request, form: Form, content_type: &str, body:
         let generated = prefix.map(|prefix| format!("{prefix}{}", &crate::tokens::word()[..5]));
         match name.or(generated) {
             Some(name) => key.name = name,
-            None => return Answer::failure(422, "Invalid", "metadata.name: Required value: name or generateName is required"),
+            None => {
+                return Answer::failure(
+                    422,
+                    "Invalid",
+                    "metadata.name: Required value: name or generateName is required",
+                );
+            }
         }
     }
     let kind = inner.resource(&key).map(|r| r.kind).unwrap_or_default();
@@ -201,9 +233,15 @@ fn write(inner: &Inner, request: &Request, form: Form, content_type: &str, body:
         (None, "update") => return Answer::about(404, "NotFound", &key, "not found"),
         (None, "patch") if !apply => return Answer::about(404, "NotFound", &key, "not found"),
         (Some(old), "update") => {
-            let (theirs, ours) = (&body["metadata"]["resourceVersion"], &old.value["metadata"]["resourceVersion"]);
+            let (theirs, ours) =
+                (&body["metadata"]["resourceVersion"], &old.value["metadata"]["resourceVersion"]);
             if theirs.is_string() && theirs != ours {
-                return Answer::about(409, "Conflict", &key, "was changed: please apply your changes to the latest version");
+                return Answer::about(
+                    409,
+                    "Conflict",
+                    &key,
+                    "was changed: please apply your changes to the latest version",
+                );
             }
             body
         }
@@ -224,8 +262,11 @@ fn write(inner: &Inner, request: &Request, form: Form, content_type: &str, body:
 }
 
 fn whoami(key: &Key, user: &User) -> Answer {
-    Answer::json(201, &json!({"kind": "SelfSubjectReview", "apiVersion": key.api_version(), "metadata": {},
-        "status": {"userInfo": {"username": user.name, "groups": user.groups}}}))
+    Answer::json(
+        201,
+        &json!({"kind": "SelfSubjectReview", "apiVersion": key.api_version(), "metadata": {},
+        "status": {"userInfo": {"username": user.name, "groups": user.groups}}}),
+    )
 }
 
 fn may_i(inner: &Inner, request: &Request, mut review: Value) -> Answer {

@@ -85,7 +85,8 @@ fn split(text: &str) -> Vec<&str> {
 
 fn requirement(text: &str) -> Result<Requirement, String> {
     if let Some((head, values)) = text.split_once('(') {
-        let values = values.strip_suffix(')').ok_or_else(|| format!("unable to parse requirement: {text}"))?;
+        let values =
+            values.strip_suffix(')').ok_or_else(|| format!("unable to parse requirement: {text}"))?;
         let values = values.split(',').map(|v| v.trim().to_owned()).collect();
         let mut words = head.split_whitespace();
         return match (words.next(), words.next(), words.next()) {
@@ -116,7 +117,8 @@ mod tests {
     use serde_json::json;
 
     fn selects(labels: &str) -> bool {
-        let object = json!({"metadata": {"name": "n", "namespace": "ns", "labels": {"app": "web", "tier": "front"}}});
+        let object =
+            json!({"metadata": {"name": "n", "namespace": "ns", "labels": {"app": "web", "tier": "front"}}});
         Selector::parse(labels, "").unwrap().matches(&object)
     }
 

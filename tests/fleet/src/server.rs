@@ -176,7 +176,11 @@ impl Server {
     }
 
     /// Does something wrong for the requests that match, until told otherwise.
-    pub fn fault(&self, matcher: impl Fn(&Request) -> bool + Send + Sync + 'static, fault: Fault) -> FaultRule {
+    pub fn fault(
+        &self,
+        matcher: impl Fn(&Request) -> bool + Send + Sync + 'static,
+        fault: Fault,
+    ) -> FaultRule {
         let rule = FaultRule::new(Arc::new(matcher), fault);
         lock(&self.inner.faults).push(rule.clone());
         rule

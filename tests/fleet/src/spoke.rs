@@ -11,7 +11,8 @@ pub(crate) fn fill(server: &Server, spec: &ClusterSpec) {
     }
     let node = format!("{}-control-plane", spec.name);
     server.put(format!("/api/v1/nodes/{node}"), self::node(&spec.version));
-    let pods = [("default", "web-6d4cf56db6-x2b8z", "web"), ("kube-system", "coredns-674b8bbfcf-qv7nl", "coredns")];
+    let pods =
+        [("default", "web-6d4cf56db6-x2b8z", "web"), ("kube-system", "coredns-674b8bbfcf-qv7nl", "coredns")];
     for (namespace, name, app) in pods {
         server.put(format!("/api/v1/namespaces/{namespace}/pods/{name}"), pod(app, &node));
         server.put(format!("/apis/apps/v1/namespaces/{namespace}/deployments/{app}"), deployment(app));
@@ -26,15 +27,15 @@ pub(crate) fn namespace() -> Value {
 
 fn node(version: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Node",
-        "metadata": {"labels": {"node-role.kubernetes.io/control-plane": "", "kubernetes.io/os": "linux"}},
-        "spec": {},
-        "status": {
-            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
-            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
-            "nodeInfo": {"architecture": "amd64", "bootID": "", "containerRuntimeVersion": "containerd://2.1.4",
-                "kernelVersion": "6.1", "kubeProxyVersion": version, "kubeletVersion": version, "machineID": "",
-                "operatingSystem": "linux", "osImage": "Linux", "systemUUID": ""},
-        }})
+    "metadata": {"labels": {"node-role.kubernetes.io/control-plane": "", "kubernetes.io/os": "linux"}},
+    "spec": {},
+    "status": {
+        "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+        "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+        "nodeInfo": {"architecture": "amd64", "bootID": "", "containerRuntimeVersion": "containerd://2.1.4",
+            "kernelVersion": "6.1", "kubeProxyVersion": version, "kubeletVersion": version, "machineID": "",
+            "operatingSystem": "linux", "osImage": "Linux", "systemUUID": ""},
+    }})
 }
 
 fn pod(app: &str, node: &str) -> Value {

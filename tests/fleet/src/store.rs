@@ -111,7 +111,8 @@ impl Store {
     pub(crate) fn all<'a>(&'a self, of: &'a Key) -> impl Iterator<Item = &'a Arc<Stored>> {
         let first = Key { name: String::new(), ..of.clone() };
         self.objects.range(first..).map(|(_, stored)| stored).take_while(move |stored| {
-            stored.key.same_collection(of) && (of.namespace.is_empty() || stored.key.namespace == of.namespace)
+            stored.key.same_collection(of)
+                && (of.namespace.is_empty() || stored.key.namespace == of.namespace)
         })
     }
 

@@ -61,7 +61,11 @@ fn columns(resource: &str) -> Vec<(&'static str, bool, Cell)> {
         "deployments" => vec![
             name,
             ("Ready", false, |o| {
-                json!(format!("{}/{}", o["status"]["readyReplicas"].as_u64().unwrap_or(0), o["spec"]["replicas"]))
+                json!(format!(
+                    "{}/{}",
+                    o["status"]["readyReplicas"].as_u64().unwrap_or(0),
+                    o["spec"]["replicas"]
+                ))
             }),
             age,
         ],
@@ -73,7 +77,12 @@ fn columns(resource: &str) -> Vec<(&'static str, bool, Cell)> {
 }
 
 /// A table of the objects; `include` is `None`, `Metadata` or `Object`.
-pub(crate) fn table<'a>(resource: &str, objects: impl Iterator<Item = &'a Value>, include: &str, list: Value) -> Value {
+pub(crate) fn table<'a>(
+    resource: &str,
+    objects: impl Iterator<Item = &'a Value>,
+    include: &str,
+    list: Value,
+) -> Value {
     let columns = columns(resource);
     let head: Vec<Value> = columns
         .iter()
@@ -136,7 +145,10 @@ mod tests {
     fn the_first_known_form_of_an_accept_header_wins() {
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
         assert_eq!(Form::of(kubectl), Form::Table);
-        assert_eq!(Form::of("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"), Form::Metadata);
+        assert_eq!(
+            Form::of("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"),
+            Form::Metadata
+        );
         assert_eq!(Form::of("application/json"), Form::Whole);
         assert_eq!(Form::of("application/json, */*"), Form::Whole);
     }

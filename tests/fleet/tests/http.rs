@@ -20,7 +20,8 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 }
 
 async fn get(server: &Server, token: &str, path: &str) -> (StatusCode, Value) {
-    let response = client(server, false).get(format!("{}{path}", server.url())).bearer_auth(token).send().await.unwrap();
+    let response =
+        client(server, false).get(format!("{}{path}", server.url())).bearer_auth(token).send().await.unwrap();
     (response.status(), serde_json::from_slice(&response.bytes().await.unwrap()).unwrap_or_default())
 }
 
@@ -35,7 +36,8 @@ fn both_http_versions_are_served_and_logged() {
         }
     });
     let log = fleet.hub().log();
-    let seen: Vec<_> = log.iter().map(|l| (l.path.as_str(), l.alpn.as_str(), l.authorization, l.user.as_str())).collect();
+    let seen: Vec<_> =
+        log.iter().map(|l| (l.path.as_str(), l.alpn.as_str(), l.authorization, l.user.as_str())).collect();
     let line = |alpn| (PROFILES, alpn, Authorization::Bearer, "viewer");
     assert_eq!(seen, [line("h2"), line("http/1.1")]);
 }
@@ -77,7 +79,9 @@ fn a_spoke_accepts_only_its_own_valid_tokens() {
     let new = fleet.rotate("cluster1", "inventory");
     let spoke = fleet.spoke("cluster1");
     run(async {
-        for (token, status) in [(&own, 200), (&new, 200), (&other, 401), (&fleet.token("cluster1", "old"), 401)] {
+        for (token, status) in
+            [(&own, 200), (&new, 200), (&other, 401), (&fleet.token("cluster1", "old"), 401)]
+        {
             assert_eq!(get(spoke, token, "/cluster1/api/v1/namespaces").await.0, status);
         }
         spoke.revoke(&own);
@@ -95,12 +99,15 @@ fn a_long_list_comes_in_pages_and_a_token_can_expire() {
     let (token, mut next, mut names, mut pages) = (fleet.viewer_token(), String::new(), Vec::new(), 0);
     run(async {
         loop {
-            let (status, body) = get(fleet.hub(), token, &format!("{PROFILES}?limit=500&continue={next}")).await;
+            let (status, body) =
+                get(fleet.hub(), token, &format!("{PROFILES}?limit=500&continue={next}")).await;
             if status == StatusCode::GONE {
                 continue;
             }
             pages += 1;
-            names.extend(body["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].clone()));
+            names.extend(
+                body["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].clone()),
+            );
             match body["metadata"]["continue"].as_str() {
                 Some(token) => next = token.to_owned(),
                 None => break,
@@ -116,7 +123,8 @@ fn each_fault_is_what_its_name_says() {
     let fleet = Fleet::builder().start();
     let hub = fleet.hub();
     let send = || {
-        let request = client(hub, true).get(format!("{}/version", hub.url())).bearer_auth(fleet.viewer_token());
+        let request =
+            client(hub, true).get(format!("{}/version", hub.url())).bearer_auth(fleet.viewer_token());
         request.timeout(Duration::from_millis(300)).send()
     };
     run(async {
@@ -132,7 +140,10 @@ fn each_fault_is_what_its_name_says() {
         assert!(send().await.unwrap().bytes().await.is_err());
         fault(Fault::TooManyRequests { retry_after: 7, times: 1 });
         let response = send().await.unwrap();
-        assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (429, &"7".parse().unwrap()));
+        assert_eq!(
+            (response.status().as_u16(), &response.headers()["retry-after"]),
+            (429, &"7".parse().unwrap())
+        );
         assert_eq!(send().await.unwrap().status(), 200);
         fault(Fault::Warning("old".into()));
         assert_eq!(send().await.unwrap().headers()["warning"], "299 - \"old\"");
@@ -176,7 +187,8 @@ fn client_certificates_and_passwords_sign_in_at_the_hub() {
     let password = fleet.password("bob");
     let url = format!("{}/version", fleet.hub().url());
     run(async {
-        let response = client(fleet.hub(), false).get(&url).basic_auth("bob", Some(&password)).send().await.unwrap();
+        let response =
+            client(fleet.hub(), false).get(&url).basic_auth("bob", Some(&password)).send().await.unwrap();
         assert_eq!(response.status(), 200);
         let pem = format!("{}{}", certificate.cert_pem, certificate.key_pem);
         let bundle = Certificate::from_pem_bundle(fleet.hub().ca_pem().as_bytes()).unwrap();

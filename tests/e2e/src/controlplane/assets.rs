@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 /// The Kubernetes version that go.mod names; without it in the binary kubectl complains.
 const VERSION: &str = "v1.36.3";
@@ -41,8 +42,8 @@ pub(super) fn find_or_build() -> Result<Option<Assets>, String> {
     {
         return Ok(Some(Assets::Files { apiserver, etcd }));
     }
-    let otherwise = "no real control plane: install Go, or set KUBEBUILDER_ASSETS to the folder of kube-apiserver and etcd";
-    Ok(build(otherwise)?.map(|bin| Assets::Built(bin.join("controlplane"))))
+    Ok(or_skip(built()?, "no real control plane: install Go, or set KUBEBUILDER_ASSETS to the folder of kube-apiserver and etcd")
+        .map(|bin| Assets::Built(bin.join("controlplane"))))
 }
 
 fn file(variable: &str, name: &str) -> Option<PathBuf> {
@@ -53,16 +54,20 @@ fn file(variable: &str, name: &str) -> Option<PathBuf> {
 /// A program of the Go module: `goclient` or `yardstick`. `None` without Go, as with
 /// [`super::ControlPlane::start`].
 pub fn go_program(name: &str) -> Result<Option<PathBuf>, String> {
-    Ok(build("no Go program: install Go")?.map(|bin| bin.join(name)))
+    Ok(or_skip(built()?, "no Go program: install Go").map(|bin| bin.join(name)))
 }
 
-/// Builds all programs of the module; a moment when nothing changed. Without Go: `None`, and
-/// `otherwise` is printed.
-fn build(otherwise: &str) -> Result<Option<PathBuf>, String> {
+/// The folder of the programs, brought up to date once a process.
+fn built() -> Result<Option<PathBuf>, String> {
+    static BUILT: OnceLock<Result<Option<PathBuf>, String>> = OnceLock::new();
+    BUILT.get_or_init(build).clone()
+}
+
+/// Builds all programs of the module; two seconds when nothing changed. `None` without Go.
+fn build() -> Result<Option<PathBuf>, String> {
     let module = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("controlplane");
     let go = Command::new("go").arg("version").current_dir(&module).stdin(Stdio::null()).output();
     if !go.is_ok_and(|output| output.status.success()) {
-        skip(otherwise);
         return Ok(None);
     }
     let bin = module.join(".bin");
@@ -88,9 +93,12 @@ fn build(otherwise: &str) -> Result<Option<PathBuf>, String> {
     }
 }
 
-fn skip(reason: &str) {
-    assert!(env::var_os("CI_NO_SKIP").is_none_or(|value| value != "1"), "{reason}");
-    say(&format!("SKIPPED: {reason}"));
+fn or_skip<T>(found: Option<T>, reason: &str) -> Option<T> {
+    if found.is_none() {
+        assert!(env::var_os("CI_NO_SKIP").is_none_or(|value| value != "1"), "{reason}");
+        say(&format!("SKIPPED: {reason}"));
+    }
+    found
 }
 
 /// Past the test harness, which would keep it to itself.

@@ -44,7 +44,13 @@ impl ControlPlane {
     }
 
     /// Asks with any token, say one of a service account; each answer is good.
-    pub fn call(&self, token: &str, method: &str, path: &str, body: Option<&Value>) -> Result<Answer, String> {
+    pub fn call(
+        &self,
+        token: &str,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Answer, String> {
         let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         self.send(token, method, path, kind, body.map(Value::to_string))
     }
@@ -92,7 +98,12 @@ impl ControlPlane {
         Ok(answer["status"]["token"].as_str().unwrap_or_default().to_owned())
     }
 
-    pub(super) fn request_token(&self, namespace: &str, account: &str, seconds: u32) -> Result<Value, String> {
+    pub(super) fn request_token(
+        &self,
+        namespace: &str,
+        account: &str,
+        seconds: u32,
+    ) -> Result<Value, String> {
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
         self.request("POST", &path, Some(&json!({ "spec": { "expirationSeconds": seconds } })))
     }

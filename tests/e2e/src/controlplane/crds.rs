@@ -77,8 +77,11 @@ fn definition(group: &str, version: &str, kind: &str, plural: &str, namespaced: 
 
 fn install_folder(hub: &ControlPlane, dir: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("TEST_CRD_DIR {}: {error}", dir.display());
-    let mut files: Vec<_> =
-        fs::read_dir(dir).map_err(failed)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>().map_err(failed)?;
+    let mut files: Vec<_> = fs::read_dir(dir)
+        .map_err(failed)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()
+        .map_err(failed)?;
     files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
     files.sort();
     for file in files {

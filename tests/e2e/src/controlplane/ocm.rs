@@ -31,7 +31,12 @@ pub struct Joined<'a> {
 impl<'a> Joined<'a> {
     /// Lays out everything: kinds, namespaces, the profile (its server is the spoke's own), the
     /// account, both Secrets, the rights of user `viewer`, and the account on the spoke.
-    pub fn join(hub: &'a ControlPlane, spoke: &'a ControlPlane, cluster: &str, account: &str) -> Result<Self, String> {
+    pub fn join(
+        hub: &'a ControlPlane,
+        spoke: &'a ControlPlane,
+        cluster: &str,
+        account: &str,
+    ) -> Result<Self, String> {
         install_crds(hub)?;
         for namespace in [INVENTORY, ADDON, cluster] {
             hub.create_namespace(namespace)?;
@@ -57,7 +62,11 @@ impl<'a> Joined<'a> {
 
     /// The profile as it is on the hub.
     pub fn profile(&self) -> Result<Value, String> {
-        self.hub.request("GET", &format!("{PROFILES}/namespaces/{INVENTORY}/clusterprofiles/{}", self.cluster), None)
+        self.hub.request(
+            "GET",
+            &format!("{PROFILES}/namespaces/{INVENTORY}/clusterprofiles/{}", self.cluster),
+            None,
+        )
     }
 
     /// The account's name on the spoke, as `auth whoami` says it there.
@@ -79,7 +88,13 @@ impl<'a> Joined<'a> {
         let token = self.spoke.request_token(AGENT, &self.account, VALIDITY)?;
         let (cluster, account) = (&self.cluster, &self.account);
         let data = json!({ "token": token["status"]["token"], "ca.crt": self.spoke.ca_pem() });
-        self.put_secret(cluster, account, json!({ "authentication.open-cluster-management.io/is-managed-serviceaccount": "true" }), None, &data)?;
+        self.put_secret(
+            cluster,
+            account,
+            json!({ "authentication.open-cluster-management.io/is-managed-serviceaccount": "true" }),
+            None,
+            &data,
+        )?;
         let copy = format!("{cluster}-{account}");
         let owner = json!([{
             "apiVersion": "multicluster.x-k8s.io/v1alpha1",
@@ -87,7 +102,13 @@ impl<'a> Joined<'a> {
             "name": cluster,
             "uid": self.profile()?["metadata"]["uid"],
         }]);
-        self.put_secret(INVENTORY, &copy, json!({ "authentication.open-cluster-management.io/synced-from": copy }), Some(owner), &data)?;
+        self.put_secret(
+            INVENTORY,
+            &copy,
+            json!({ "authentication.open-cluster-management.io/synced-from": copy }),
+            Some(owner),
+            &data,
+        )?;
 
         let now = &token["metadata"]["creationTimestamp"];
         let condition = |kind| json!({ "type": kind, "status": "True", "reason": kind, "message": "", "lastTransitionTime": now });
@@ -147,7 +168,9 @@ impl<'a> Joined<'a> {
         });
         let collection = format!("/api/v1/namespaces/{namespace}/secrets");
         self.hub.create(&collection, &secret)?;
-        self.hub.request("PATCH", &format!("{collection}/{name}"), Some(&json!({ "stringData": data }))).map(|_| ())
+        self.hub
+            .request("PATCH", &format!("{collection}/{name}"), Some(&json!({ "stringData": data })))
+            .map(|_| ())
     }
 }
 

@@ -26,7 +26,10 @@ fn a_hub_and_a_spoke_serve_what_ocm_would() {
     assert_eq!(status("viewer", &format!("/api/v1/namespaces/{INVENTORY}/secrets/cluster1-dev")), 200);
     assert_eq!(status("viewer", "/api/v1/namespaces/cluster1/secrets/dev"), 403);
     assert_eq!(status("nobody", profiles), 403);
-    assert_eq!(joined.profile().unwrap()["status"]["accessProviders"][0]["cluster"]["server"], Value::from(spoke.server()));
+    assert_eq!(
+        joined.profile().unwrap()["status"]["accessProviders"][0]["cluster"]["server"],
+        Value::from(spoke.server())
+    );
 
     joined.recreate_account().unwrap();
     let new = joined.token().unwrap();
@@ -46,4 +49,33 @@ fn a_dropped_control_plane_leaves_no_process() {
         let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
         assert!(rustix::process::test_kill_process(pid).is_err(), "process {pid:?} is still there");
     }
+}
+
+#[test]
+fn zz_measure() {
+    let t = std::time::Instant::now();
+    let (hub, spoke) = ControlPlane::start_two("hub", "spoke").unwrap().unwrap();
+    eprintln!("two: {:?}", t.elapsed());
+    let t = std::time::Instant::now();
+    let j = Joined::join(&hub, &spoke, "cluster1", "dev").unwrap();
+    eprintln!("join: {:?}", t.elapsed());
+    for pid in hub.pids() {
+        eprintln!(
+            "{:?}",
+            std::fs::read_to_string(format!("/proc/{pid}/status"))
+                .unwrap()
+                .lines()
+                .filter(|l| l.starts_with("Vm") && (l.contains("RSS") || l.contains("HWM")))
+                .collect::<Vec<_>>()
+        );
+    }
+    let t = std::time::Instant::now();
+    let one = ControlPlane::start("one").unwrap().unwrap();
+    eprintln!("one: {:?}", t.elapsed());
+    drop(one);
+    std::fs::create_dir_all("/tmp/cpx").unwrap();
+    std::fs::write("/tmp/cpx/hub", hub.kubeconfig(&hub.token("viewer"))).unwrap();
+    std::fs::write("/tmp/cpx/hubcert", hub.kubeconfig_with_certificate()).unwrap();
+    std::fs::write("/tmp/cpx/spoke", spoke.kubeconfig(&j.token().unwrap())).unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(60));
 }

@@ -17,7 +17,8 @@ pub(crate) async fn binaries() -> io::Result<PathBuf> {
         Some("debug") | None => "dev",
         Some(profile) => profile,
     };
-    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let manifest =
+        std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let workspace = PathBuf::from(manifest).join("../../Cargo.toml");
     say("building kubectl-inventory and credential-exec\n")?;
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

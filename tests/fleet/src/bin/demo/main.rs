@@ -43,11 +43,7 @@ async fn demo(shell: bool) -> io::Result<u8> {
         let fleet = Fleet::builder().spokes(3).start();
         let sealed = Sealed::new(&fleet, &binaries)?;
         say(&format!("started a hub and 3 clusters on {}\n", fleet.hub().url()))?;
-        if shell {
-            steps::shell(&sealed).await
-        } else {
-            steps::show(&sealed).await.map(|()| 0)
-        }
+        if shell { steps::shell(&sealed).await } else { steps::show(&sealed).await.map(|()| 0) }
     };
     tokio::select! {
         result = work => result,

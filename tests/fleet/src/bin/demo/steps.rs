@@ -9,8 +9,10 @@ use crate::{direct, say};
 /// Shows everything; the first step that fails ends it.
 pub(crate) async fn show(sealed: &Sealed) -> io::Result<()> {
     if !sealed.has_kubectl() {
-        say("there is no kubectl on PATH: the plugin is called by its own name, and the clusters are read\n\
-             through the same kubeconfig with the Rust client `kube`\n")?;
+        say(
+            "there is no kubectl on PATH: the plugin is called by its own name, and the clusters are read\n\
+             through the same kubeconfig with the Rust client `kube`\n",
+        )?;
     }
     inventory(sealed, &["get"]).await?;
     inventory(sealed, &["use", "cluster1"]).await?;
@@ -49,5 +51,9 @@ async fn run(sealed: &Sealed, line: &[&str]) -> io::Result<()> {
     say(&format!("\n$ {}\n", line.join(" ")))?;
     let status = sealed.command(line[0]).args(&line[1..]).stdin(Stdio::null()).status().await;
     let status = status.map_err(|error| io::Error::other(format!("cannot run {}: {error}", line[0])))?;
-    if status.success() { Ok(()) } else { Err(io::Error::other(format!("`{}` failed: {status}", line.join(" ")))) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("`{}` failed: {status}", line.join(" "))))
+    }
 }

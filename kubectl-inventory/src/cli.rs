@@ -1,0 +1,199 @@
+//! Every flag and every line of help. No I/O.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use credential_exec::protocol::ApiVersion;
+
+use crate::output::Format;
+use crate::term::Color;
+
+/// Use the inventory of clusters that a hub keeps: list it, and turn each cluster into a context.
+#[derive(Parser, Debug)]
+#[command(name = "kubectl inventory", bin_name = "kubectl inventory", version, disable_version_flag = true)]
+pub struct Cli {
+    /// Flags that act on the hub
+    #[command(flatten)]
+    pub global: Global,
+    /// The verb
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// Flags that act on the hub as they do in kubectl.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Global {
+    /// Kubeconfig file to use instead of $KUBECONFIG and ~/.kube/config
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Hub")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the hub (default: $KUBECTL_INVENTORY_HUB, the config file's `hub`, or the current context and its hub)
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Hub")]
+    pub context: Option<String>,
+    /// Namespace of the ClusterProfiles (default: the hub context's, the config file's, or all)
+    #[arg(short, long, global = true, value_name = "NAME", help_heading = "Hub")]
+    pub namespace: Option<String>,
+    /// User to impersonate at the hub
+    #[arg(long = "as", global = true, value_name = "USER", help_heading = "Hub")]
+    pub as_user: Option<String>,
+    /// Group to impersonate at the hub; may be given several times
+    #[arg(long, global = true, value_name = "GROUP", help_heading = "Hub")]
+    pub as_group: Vec<String>,
+    /// UID to impersonate at the hub
+    #[arg(long, global = true, value_name = "UID", help_heading = "Hub")]
+    pub as_uid: Option<String>,
+    /// How long one answer of the hub may take, such as 30s or 2m; 0 means 1 hour
+    #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = time, help_heading = "Hub")]
+    pub request_timeout: Duration,
+    /// When to colour the output
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", value_parser = clap::builder::PossibleValuesParser::new(Color::CHOICES))]
+    pub color: String,
+}
+
+/// The verbs.
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    /// List the clusters of the inventory
+    Get(Get),
+    /// Make a kubeconfig context for a cluster and switch to it
+    Use(Use),
+    /// Look after the tokens kept on this machine
+    #[command(subcommand)]
+    Cache(Cache),
+    /// Show the versions and paths of both binaries
+    Version,
+}
+
+/// `get`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl inventory get
+  kubectl inventory get -A -l multicluster.x-k8s.io/clusterset=prod
+  kubectl inventory get cluster1 -o yaml")]
+pub struct Get {
+    /// Clusters to show, as NAME or NAMESPACE/NAME (default: all)
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Look in all namespaces
+    #[arg(short = 'A', long)]
+    pub all_namespaces: bool,
+    /// Only clusters with these labels, such as env=prod,tier!=test
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub selector: Option<String>,
+    /// Output format: wide, json, yaml or name
+    #[arg(short, long, value_name = "FORMAT", value_parser = format)]
+    pub output: Option<Format>,
+    /// Leave the header line out
+    #[arg(long)]
+    pub no_headers: bool,
+}
+
+/// `use`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl inventory use cluster1       then: kubectl get pods
+  kubectl inventory use team-a/cluster1
+  kubectl inventory use -              back to the context before
+  kubectl inventory use --hub          to the hub of the current cluster
+  kubectl inventory use cluster1 -o -  print the kubeconfig instead")]
+pub struct Use {
+    /// The cluster, as NAME or NAMESPACE/NAME; `-` goes back to the context before
+    #[arg(value_name = "NAME", required_unless_present = "hub")]
+    pub name: Option<String>,
+    /// Switch to the hub itself
+    #[arg(long, conflicts_with = "name")]
+    pub hub: bool,
+    /// ManagedServiceAccount to be at the cluster (default: the only one there is)
+    #[arg(long, visible_aliases = ["service-account", "sa"], value_name = "NAME")]
+    pub managed_serviceaccount: Option<String>,
+    /// Hand this cluster's token to the server that its profile names, though it is not OCM's own
+    #[arg(long)]
+    pub trust_server: bool,
+    /// Write the context but do not switch to it
+    #[arg(long)]
+    pub no_switch: bool,
+    /// Have the token fetched from the hub each time, and kept nowhere
+    #[arg(long)]
+    pub no_cache: bool,
+    /// Write to this file instead of the kubeconfig; `-` prints
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Version of the exec protocol to write: v1, or v1beta1 for kubectl before 1.22
+    #[arg(long, value_name = "VERSION", default_value = "v1", value_parser = api_version)]
+    pub exec_api_version: ApiVersion,
+    /// Path of credential-exec to write (default: the one beside this binary)
+    #[arg(long, value_name = "PATH")]
+    pub exec_command: Option<PathBuf>,
+    /// Name of the context to write
+    #[arg(long, value_name = "NAME")]
+    pub context_name: Option<String>,
+    /// Overwrite entries of the same name that are not ours
+    #[arg(long)]
+    pub force: bool,
+    /// Accept a profile that asks to skip the check of the server's certificate
+    #[arg(long)]
+    pub allow_insecure: bool,
+}
+
+/// `cache`
+#[derive(Subcommand, Debug)]
+pub enum Cache {
+    /// Remove the tokens kept for one cluster, or for all
+    Clear {
+        /// The cluster, as NAME or NAMESPACE/NAME
+        name: Option<String>,
+    },
+}
+
+fn format(text: &str) -> Result<Format, String> {
+    text.parse()
+}
+
+fn api_version(text: &str) -> Result<ApiVersion, String> {
+    ApiVersion::parse(text).ok_or_else(|| format!("{text:?} is neither v1 nor v1beta1"))
+}
+
+/// kubectl's spelling of a duration: a number of seconds, or numbers with units.
+fn time(text: &str) -> Result<Duration, String> {
+    let parsed = match text.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => text
+            .parse::<jiff::SignedDuration>()
+            .ok()
+            .and_then(|d| Duration::try_from(d).ok())
+            .ok_or_else(|| format!("{text:?} is not a duration such as 30s or 2m"))?,
+    };
+    Ok(if parsed.is_zero() { Duration::from_secs(3600) } else { parsed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        clap::CommandFactory::command().debug_assert();
+        let _: Cli = Cli::try_parse_from(["kubectl inventory", "get"]).unwrap();
+    }
+
+    #[test]
+    fn both_spellings_of_the_exec_version_are_taken_and_nothing_else() {
+        let version = |v: &str| match Cli::try_parse_from(["x", "use", "c", "--exec-api-version", v])?.verb {
+            Verb::Use(parsed) => Ok::<_, clap::Error>(parsed.exec_api_version),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(version("v1").unwrap(), ApiVersion::V1);
+        assert_eq!(version("client.authentication.k8s.io/v1beta1").unwrap(), ApiVersion::V1Beta1);
+        for bad in ["v1alpha1", "", "v2", "client.authentication.k8s.io/v1alpha1", "apps/v1"] {
+            assert!(version(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_timeout_is_spelled_as_in_kubectl() {
+        for (text, seconds) in [("5", 5), ("5s", 5), ("2m", 120), ("1m30s", 90), ("0", 3600), ("0s", 3600)] {
+            assert_eq!(time(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        assert!(time("soon").is_err() && time("-1s").is_err());
+    }
+}

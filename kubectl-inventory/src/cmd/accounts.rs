@@ -1,0 +1,130 @@
+//! What the hub shows of a cluster's accounts, and whether its server may be given their tokens.
+
+use credential_exec::error::{Error, Kind, Result};
+use credential_exec::hub::Client;
+use credential_exec::request::Source;
+use serde::Deserialize;
+
+use crate::access::trust::{DEFAULT_NAMESPACE, USER_SERVER};
+use crate::inventory::ClusterProfile;
+use crate::inventory::account::{API, Accounts, List, ManagedServiceAccount, SYNCED_LABEL, SecretMetadata};
+
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// Chooses the account, and where its token lies. No token is read: of Secrets only metadata.
+///
+/// # Errors
+/// What [`Accounts::choose`] says; where nothing can be seen, the hub's own reason.
+pub async fn choose(client: &Client, profile: &ClusterProfile, wanted: Option<&str>) -> Result<Source> {
+    let (namespace, cluster) = (&profile.metadata.namespace, profile.managed_cluster());
+    let mut accounts = Accounts::default();
+    let mut hidden = None;
+
+    let synced_label = SYNCED_LABEL.replace('/', "%2F");
+    match wanted {
+        Some(account) => {
+            let path = format!("/api/v1/namespaces/{namespace}/secrets/{cluster}-{account}");
+            if let Some(secret) = read::<SecretMetadata>(client, &path, METADATA, &mut hidden).await? {
+                accounts.add_synced(profile, &[secret]);
+            }
+        }
+        None => {
+            let path = format!("/api/v1/namespaces/{namespace}/secrets?labelSelector={synced_label}&limit=500");
+            if let Some(secrets) = read::<List<SecretMetadata>>(client, &path, METADATA_LIST, &mut hidden).await? {
+                accounts.add_synced(profile, &secrets.items);
+            }
+        }
+    }
+    if !wanted.is_some_and(|account| accounts.synced.contains(account)) {
+        let mut own_hidden = None;
+        let path = format!("{API}/namespaces/{cluster}/managedserviceaccounts?limit=500");
+        let own = read::<List<ManagedServiceAccount>>(client, &path, "application/json", &mut own_hidden).await?;
+        let listed = own.is_some();
+        accounts.add_own(own.map(|list| list.items).unwrap_or_default());
+        if !listed && let Some(account) = wanted {
+            let path = format!("/api/v1/namespaces/{cluster}/secrets/{account}");
+            if read::<SecretMetadata>(client, &path, METADATA, &mut own_hidden).await?.is_some() {
+                accounts.own.push((account.to_owned(), account.to_owned()));
+            }
+        }
+        hidden = own_hidden.or(hidden);
+    }
+    accounts.choose(profile, wanted).map_err(|error| match (error.kind, hidden) {
+        (Kind::NotFound, Some(hidden)) if accounts.without_token.is_empty() => hidden,
+        _ => error,
+    })
+}
+
+/// Reads something that the caller may not be allowed to see, or that is not there. The reason why
+/// nothing was seen goes into `hidden`, should it turn out to be needed.
+async fn read<T: serde::de::DeserializeOwned>(
+    client: &Client,
+    path: &str,
+    accept: &str,
+    hidden: &mut Option<Error>,
+) -> Result<Option<T>> {
+    let what = if path.contains("/secrets") { "Secrets" } else { "ManagedServiceAccounts" };
+    match client.get(path, Some(accept)).await?.json::<T>(what) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind == Kind::NotFound && path.starts_with(API) => {
+            *hidden = Some(
+                Error::new(Kind::NotFound, "the hub serves no ManagedServiceAccounts")
+                    .remedy("install the managed-serviceaccount add-on on the hub (docs/hub-setup.md)"),
+            );
+            Ok(None)
+        }
+        Err(error) if error.kind == Kind::NotFound => Ok(None),
+        Err(error) if error.kind == Kind::Refused => {
+            *hidden = Some(if error.remedy.is_empty() {
+                error.remedy("ask for the viewer's rights of docs/hub-setup.md")
+            } else {
+                error
+            });
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[derive(Deserialize)]
+struct ProxyConfiguration {
+    spec: Option<ProxySpec>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ProxySpec {
+    proxy_server: Option<ProxyServer>,
+}
+
+#[derive(Deserialize)]
+struct ProxyServer {
+    namespace: Option<String>,
+}
+
+/// The namespace of OCM's user-server: the one that ManagedProxyConfiguration `cluster-proxy`
+/// names, else the usual one.
+///
+/// # Errors
+/// Only a hub that cannot be reached.
+pub async fn user_server_namespace(client: &Client) -> Result<String> {
+    let path = "/apis/proxy.open-cluster-management.io/v1alpha1/managedproxyconfigurations/cluster-proxy";
+    let answer = client.get(path, None).await?;
+    let configured = answer.json::<ProxyConfiguration>("ManagedProxyConfiguration cluster-proxy").ok();
+    let namespace = configured.and_then(|c| c.spec?.proxy_server?.namespace).filter(|n| !n.is_empty());
+    Ok(namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()))
+}
+
+/// A warning where an address is published for a user-server that is not installed.
+///
+/// # Errors
+/// Only a hub that cannot be reached.
+pub async fn missing_user_server(client: &Client, namespace: &str) -> Result<Option<Error>> {
+    let path = format!("/api/v1/namespaces/{namespace}/services/{USER_SERVER}");
+    let answer = client.get(&path, Some(METADATA)).await?;
+    Ok((answer.status == http::StatusCode::NOT_FOUND).then(|| {
+        Error::new(Kind::NotFound, format!("there is no Service {namespace}/{USER_SERVER} behind the published address"))
+            .remedy("upgrade cluster-proxy on the hub with --set enableServiceProxy=true (docs/hub-setup.md)")
+    }))
+}

@@ -1,0 +1,8 @@
+//! The verbs, one a file: from options to one output.
+
+pub mod accounts;
+pub mod cache;
+pub mod get;
+pub mod switch;
+pub mod use_cluster;
+pub mod version;

@@ -1,0 +1,103 @@
+//! Which hub is meant, and the door to it.
+
+use credential_exec::env::Env;
+use credential_exec::error::{Error, Kind, Result};
+use credential_exec::find_hub;
+use credential_exec::hub::client::Options;
+use credential_exec::hub::identity::Mode;
+use credential_exec::hub::{Client, Hub, Kubeconfig};
+use credential_exec::key;
+use credential_exec::os;
+use credential_exec::request::{CredentialRequest, Impersonate};
+
+use crate::cli::Global;
+use crate::config::Config;
+
+/// The hub that the flags, the surroundings and the config file mean: `--context`,
+/// `$KUBECTL_INVENTORY_HUB`, the config file's `hub`, the hub that the current context came from,
+/// the current context.
+///
+/// # Errors
+/// Those of reading the kubeconfig; an unknown context names the ones on offer.
+pub fn choose(global: &Global, config: &Config, env: &Env) -> Result<Hub> {
+    let kubeconfig = Kubeconfig::load(&Kubeconfig::paths(env, global.kubeconfig.as_deref()))?;
+    let named = global.context.clone().or_else(|| env.var("KUBECTL_INVENTORY_HUB")).or_else(|| config.hub.clone());
+    let mut hub = match named {
+        Some(name) => kubeconfig.select(Some(&name))?,
+        None => {
+            let current = kubeconfig.select(None)?;
+            match made_for(&current) {
+                Some(request) => find_hub::pinned(&request.hub, env)
+                    .map_err(|e| e.context(format_args!("the hub of context {}", current.context)))?,
+                None => current,
+            }
+        }
+    };
+    find_hub::impersonate(&mut hub, &impersonation(global));
+    Ok(hub)
+}
+
+/// The request that a context of ours was made for; `None` for anybody else's.
+fn made_for(hub: &Hub) -> Option<Box<CredentialRequest>> {
+    use credential_exec::cli::{Asked, parse};
+    let exec = hub.user.exec.as_ref()?;
+    exec.args.first().filter(|arg| arg.starts_with("--request="))?;
+    let args: Vec<_> = exec.args.iter().map(std::ffi::OsString::from).collect();
+    match parse(&args).ok()?.asked {
+        Asked::Request(request) => Some(request),
+        Asked::DropIn(_) | Asked::Text(_) => None,
+    }
+}
+
+/// kubectl's `--as` flags.
+pub fn impersonation(global: &Global) -> Impersonate {
+    Impersonate { user: global.as_user.clone(), groups: global.as_group.clone(), uid: global.as_uid.clone() }
+}
+
+/// What tells one hub from another wherever it is met: its server and its CA.
+///
+/// # Errors
+/// Those of reading the hub's CA.
+pub fn fingerprint(hub: &Hub) -> Result<String> {
+    Ok(key::sha256(&[hub.server(), &hub.ca_fingerprint()?])[..32].to_owned())
+}
+
+/// Opens the door to the hub.
+///
+/// # Errors
+/// Those of logging in.
+pub async fn connect(hub: &Hub, global: &Global, env: &Env) -> Result<Client> {
+    let options = Options {
+        deadline: global.request_timeout,
+        mode: Mode::Foreground,
+        user_agent: concat!("kubectl-inventory/", env!("CARGO_PKG_VERSION")).to_owned(),
+        extra_env: Vec::new(),
+        gzip: true,
+    };
+    Client::connect(hub, env, options).await.map_err(|e| e.context(format_args!("hub context {}", hub.context)))
+}
+
+/// The runtime of one command.
+///
+/// # Errors
+/// [`Kind::Failed`] where the system gives us none.
+pub fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Error::new(Kind::Failed, format!("cannot start: {e}")))
+}
+
+/// The directory for what we must remember: `$KUBECTL_INVENTORY_DATA_DIR`, else the system's.
+///
+/// # Errors
+/// [`Kind::Failed`], naming the directory.
+pub fn data_dir(env: &Env) -> Result<std::path::PathBuf> {
+    let dir = env
+        .path("KUBECTL_INVENTORY_DATA_DIR")
+        .or_else(|| Some(directories::ProjectDirs::from("", "", "kubectl-inventory")?.data_dir().to_owned()))
+        .ok_or_else(|| Error::new(Kind::Failed, "there is no home directory").remedy("set HOME"))?;
+    os::create_private_dir(&dir)
+        .map_err(|e| Error::new(Kind::Failed, format!("{} cannot be made: {e}", dir.display())))?;
+    Ok(dir)
+}
