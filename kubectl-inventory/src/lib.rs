@@ -1,1 +1,94 @@
-//! The plugin that a person types.
+//! kubectl-inventory: the plugin that a person types as `kubectl inventory`.
+
+pub mod access;
+pub mod cli;
+pub mod cmd;
+pub mod config;
+pub mod hub;
+pub mod inventory;
+pub mod kubeconfig_file;
+pub mod output;
+pub mod term;
+pub mod trust_store;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::Path;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use credential_exec::env::Env;
+use credential_exec::error::{Kind, Result};
+use credential_exec::hub::Kubeconfig;
+
+use cli::{Cache, Cli, Verb};
+use config::Config;
+
+/// Runs one command (its arguments without the program's name) and answers the exit code.
+pub fn run(args: &[OsString], env: &Env, stdout_is_terminal: bool, err: &mut dyn Write) -> u8 {
+    let program = OsString::from("kubectl inventory");
+    let cli = match Cli::try_parse_from(std::iter::once(&program).chain(args)) {
+        Ok(cli) => cli,
+        Err(e) => {
+            let _ = e.print();
+            let asked_for = matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            return if asked_for { 0 } else { Kind::Usage.code() };
+        }
+    };
+    let color = cli.global.color.parse::<term::Color>().unwrap_or_default().enabled(env, stdout_is_terminal);
+    let mut out = term::Pipe::new(term::stdout(color));
+    let result = dispatch(&cli, env, color, &mut out, err);
+    let _ = out.flush();
+    match result {
+        Ok(()) => 0,
+        Err(error) => {
+            let _ = writeln!(err, "error: {}", credential_exec::error::printable(&error.cause));
+            if !error.remedy.is_empty() {
+                let _ = writeln!(err, "  try: {}", credential_exec::error::printable(&error.remedy));
+            }
+            error.kind.code()
+        }
+    }
+}
+
+fn dispatch(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
+    let global = &cli.global;
+    match &cli.verb {
+        Verb::Cache(Cache::Clear { name }) => cmd::cache::clear(name.as_deref(), env, out),
+        Verb::Version => cmd::version::run(env, out),
+        Verb::Get(options) => {
+            let config = Config::load(env)?;
+            let hub = hub::choose(global, &config, env)?;
+            hub::runtime()?.block_on(async {
+                let client = hub::connect(&hub, global, env).await?;
+                let get = cmd::get::GetOptions {
+                    names: options.names.clone(),
+                    all_namespaces: options.all_namespaces,
+                    namespace: global.namespace.clone(),
+                    context_namespace: hub.namespace.clone(),
+                    config_namespace: config.namespace.clone(),
+                    selector: options.selector.clone(),
+                    output: options.output.unwrap_or_default(),
+                    no_headers: options.no_headers,
+                    color,
+                };
+                cmd::get::run(&get, &hub.context, &client, env, out, err).await
+            })
+        }
+        Verb::Use(options) => {
+            let config = Config::load(env)?;
+            let back = options.name.as_deref() == Some("-");
+            let target = kubeconfig_file::target(env, global.kubeconfig.as_deref())?;
+            if back {
+                return cmd::switch::back(&target, env.clock(), out);
+            }
+            let hub = hub::choose(global, &config, env)?;
+            let Some(name) = options.name.as_deref() else {
+                let paths = Kubeconfig::paths(env, global.kubeconfig.as_deref().map(Path::new));
+                return cmd::switch::hub(&hub.context, &paths, &target, env.clock(), out);
+            };
+            let job = cmd::use_cluster::UseCluster { options, global, config: &config, env, hub: &hub };
+            hub::runtime()?.block_on(job.run(name, out, err))
+        }
+    }
+}

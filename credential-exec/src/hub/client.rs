@@ -516,8 +516,7 @@ mod tests {
             assert!(error.kind == Kind::Unreachable && error.cause.contains(said), "{error}");
         }
         let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let hub = hub(format!("https://{}", silent.local_addr().unwrap()), None);
-        let mut hub = hub;
+        let mut hub = hub(format!("https://{}", silent.local_addr().unwrap()), None);
         hub.cluster.insecure_skip_tls_verify = true;
         let options = Options { deadline: Duration::from_millis(200), ..Options::default() };
         let client = Client::connect(&hub, &Env::of([("X", "")]), options).await.unwrap();

@@ -472,15 +472,11 @@ mod tests {
                 "clientCertificateData": pem(&chain.certificates),
                 "clientKeyData": chain.key.serialize_pem(),
             });
-            let found = run(answer(&status.to_string().replace("\\r", ""))).await;
-            let mut exec = answer("{}");
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("answer");
             std::fs::write(&file, json!({ "apiVersion": V1, "kind": "ExecCredential", "status": status }).to_string()).unwrap();
-            exec.args[1] = format!("cat '{}'", file.display());
-            let identity = run(exec).await.unwrap();
+            let identity = run(script(&format!("cat '{}'", file.display()))).await.unwrap();
             assert!(identity.authorization.is_some() && identity.certificate.is_some());
-            drop(found);
         }
 
         #[tokio::test]
@@ -518,7 +514,8 @@ mod tests {
             let exec = answer(r#"{"token":"t"}"#);
             let reads = Exec { args: vec!["-c".into(), format!("cat; {}", exec.args[1])], ..exec };
             run(reads).await.unwrap();
-            let env = Env { stdin_is_terminal: true, ..nowhere() };
+            let mut env = nowhere();
+            env.stdin_is_terminal = true;
             let hub = hub("https://hub", None);
             assert!(interactive(&hub, &answer("{}"), &env, Mode::Foreground).unwrap());
             assert!(!interactive(&hub, &answer("{}"), &env, Mode::Background).unwrap());

@@ -799,7 +799,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_twelve_thousand_contexts_is_read() {
+    fn a_file_of_eleven_thousand_contexts_is_read() {
         let mut text = String::new();
         for (list, entry) in [
             ("contexts", "context: {cluster: c, user: u, namespace: n}"),
@@ -807,11 +807,11 @@ mod tests {
             ("users", "user: {exec: {apiVersion: v1, command: c, args: [a, b, c, d, e, f], env: [{name: a, value: b}]}}"),
         ] {
             text.push_str(&format!("{list}:\n"));
-            for n in 0..12_000 {
+            for n in 0..11_000 {
                 text.push_str(&format!("- {{name: n{n}, {entry}}}\n"));
             }
         }
-        assert_eq!(parse(&text).contexts().count(), 12_000);
+        assert_eq!(parse(&text).contexts().count(), 11_000);
     }
 
     #[test]

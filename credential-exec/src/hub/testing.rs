@@ -41,15 +41,16 @@ pub struct Chain {
     pub key: KeyPair,
 }
 
-/// Serves TLS with this chain.
+/// Serves TLS with this chain, even with a key that is not the leaf's.
 pub async fn serve(chain: &Chain, answers: Answers) -> Server {
     let key = PrivateKeyDer::try_from(chain.key.serialize_der()).unwrap();
+    let key = rustls::crypto::ring::sign::any_supported_type(&key).unwrap();
+    let pair = rustls::sign::CertifiedKey::new(chain.certificates.clone(), key);
     let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(chain.certificates.clone(), key)
-        .unwrap();
+        .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(pair)));
     start(Some(tokio_rustls::TlsAcceptor::from(Arc::new(config))), answers).await
 }
 

@@ -1,7 +1,7 @@
 //! A way into a cluster, rendered as kubeconfig entries. Pure.
 
 use crate::kubeconfig_file::{Entry, Mark};
-use credential_exec::error::{Error, Kind, Result};
+use credential_exec::protocol::ApiVersion;
 use serde_json::{Map, Value, json};
 
 /// What kubectl needs to know of the cluster.
@@ -21,43 +21,11 @@ pub struct ClusterEntry {
     pub insecure: bool,
 }
 
-/// The version of the exec protocol that a kubeconfig asks for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ExecApiVersion {
-    /// `client.authentication.k8s.io/v1`, known since kubectl 1.22.
-    #[default]
-    V1,
-    /// `client.authentication.k8s.io/v1beta1`, for older kubectls.
-    V1beta1,
-}
-
-impl ExecApiVersion {
-    const GROUP: &str = "client.authentication.k8s.io/";
-
-    /// Reads the short or the full spelling.
-    pub fn parse(text: &str) -> Result<Self> {
-        match text.strip_prefix(Self::GROUP).unwrap_or(text) {
-            "v1" => Ok(Self::V1),
-            "v1beta1" => Ok(Self::V1beta1),
-            _ => Err(Error::new(Kind::Usage, format!("{text:?} is not an exec API version"))
-                .remedy("use v1, or v1beta1 for a kubectl older than 1.22")),
-        }
-    }
-
-    /// The full spelling.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::V1 => "client.authentication.k8s.io/v1",
-            Self::V1beta1 => "client.authentication.k8s.io/v1beta1",
-        }
-    }
-}
-
 /// The command that kubectl runs for a credential.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecEntry {
     /// Version of the protocol.
-    pub api_version: ExecApiVersion,
+    pub api_version: ApiVersion,
     /// The program.
     pub command: String,
     /// Its arguments.

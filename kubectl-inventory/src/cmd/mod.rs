@@ -3,6 +3,7 @@
 pub mod accounts;
 pub mod cache;
 pub mod get;
+pub mod list;
 pub mod switch;
 pub mod use_cluster;
 pub mod version;

@@ -1,5 +1,6 @@
 //! A fleet as this tool sees it: one [`Cluster`] a row, whatever kind of object it came from.
 
+pub mod account;
 pub mod cluster_profile;
 
 use std::collections::BTreeMap;

@@ -235,6 +235,11 @@ impl Document {
         old
     }
 
+    /// Makes a context the current one of a file that had none.
+    pub fn set_current_context(&mut self, to: &str) {
+        self.root.set("current-context", to.into());
+    }
+
     /// The name for an entry: `<profile>@<hub context>`, with the namespace before it and the
     /// account behind the profile only where another entry of ours has the shorter name.
     pub fn name_for(&self, mark: &Mark) -> String {

@@ -1,0 +1,264 @@
+//! Reading ClusterProfiles from the hub: which namespaces, page by page, and one by name.
+
+use credential_exec::error::{Error, Kind, Result};
+use credential_exec::hub::Client;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::inventory::ClusterProfile;
+use crate::inventory::cluster_profile::{API_VERSION, Metadata, PLURAL, Summary};
+
+const PAGE: usize = 500;
+
+/// Which namespaces are looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// One, chosen by the person.
+    Namespace(String),
+    /// All; `default` where the hub allows no list across namespaces, unless all were asked for.
+    All {
+        /// Whether the person said so.
+        explicit: bool,
+    },
+}
+
+impl Scope {
+    /// `-A`, `-n`, the hub context's namespace, the config file's, else all.
+    pub fn new(flag: Option<&str>, all: bool, context: Option<&str>, config: Option<&str>) -> Self {
+        if all {
+            return Self::All { explicit: true };
+        }
+        match flag.or(context).or(config).filter(|n| !n.is_empty()) {
+            Some(namespace) => Self::Namespace(namespace.to_owned()),
+            None => Self::All { explicit: false },
+        }
+    }
+}
+
+/// An object of a list.
+pub trait Item: DeserializeOwned {
+    /// `namespace/name`: the order that the hub lists in.
+    fn key(&self) -> String;
+}
+
+fn key_of(meta: &Metadata) -> String {
+    format!("{}/{}", meta.namespace, meta.name)
+}
+
+impl<C> Item for ClusterProfile<C>
+where
+    Self: DeserializeOwned,
+{
+    fn key(&self) -> String {
+        key_of(&self.metadata)
+    }
+}
+
+impl Item for Box<RawValue> {
+    fn key(&self) -> String {
+        serde_json::from_str::<Summary>(self.get()).map(|profile| key_of(&profile.metadata)).unwrap_or_default()
+    }
+}
+
+#[derive(Deserialize)]
+struct Page<T> {
+    #[serde(default = "Vec::new")]
+    items: Vec<T>,
+}
+
+#[derive(Deserialize, Default)]
+struct Next {
+    #[serde(default)]
+    metadata: NextMeta,
+}
+
+#[derive(Deserialize, Default)]
+struct NextMeta {
+    #[serde(default, rename = "continue")]
+    token: Option<String>,
+}
+
+/// What is listed.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    /// Label selector.
+    pub labels: Option<String>,
+    /// Only the profile of this name.
+    pub name: Option<String>,
+}
+
+/// Lists page by page; `take` gets each page once, in the hub's order. Answers the namespace that
+/// was looked at instead of all, where the hub forbade those.
+///
+/// # Errors
+/// The hub's, each with its next step; those of `take`.
+pub async fn list<T: Item>(
+    client: &Client,
+    hub: &str,
+    scope: &Scope,
+    query: &Query,
+    mut take: impl FnMut(Vec<T>) -> Result<()>,
+) -> Result<Option<String>> {
+    match scope {
+        Scope::Namespace(namespace) => pages(client, hub, Some(namespace), query, &mut take).await.map(|()| None),
+        Scope::All { explicit } => match pages(client, hub, None, query, &mut take).await {
+            Err(error) if error.kind == Kind::Refused && !explicit && is_forbidden(&error) => {
+                let fallback = "default";
+                pages(client, hub, Some(fallback), query, &mut take).await.map_err(|_| error)?;
+                Ok(Some(fallback.to_owned()))
+            }
+            other => other.map(|()| None),
+        },
+    }
+}
+
+/// 403 and not 401: who we are is known.
+fn is_forbidden(error: &Error) -> bool {
+    error.cause.contains("forbidden") || error.cause.contains("Forbidden")
+}
+
+async fn pages<T: Item>(
+    client: &Client,
+    hub: &str,
+    namespace: Option<&str>,
+    query: &Query,
+    take: &mut dyn FnMut(Vec<T>) -> Result<()>,
+) -> Result<()> {
+    let base = path(namespace, query);
+    let mut last_key = String::new();
+    let mut restarted = false;
+    let mut answer = client.get(&base, None).await?;
+    loop {
+        if answer.status == http::StatusCode::GONE {
+            // The hub compacted what the token stood for. Its answer may carry a token to go on
+            // with; else the list starts again, and what was printed already is passed over.
+            let token = serde_json::from_slice::<Next>(&answer.body).unwrap_or_default().metadata.token;
+            if restarted && token.is_none() {
+                return Err(answer.error("ClusterProfiles"));
+            }
+            restarted |= token.is_none();
+            let path = token.map_or_else(|| base.clone(), |token| next_path(&base, &token));
+            answer = client.get(&path, None).await?;
+            if answer.status == http::StatusCode::GONE {
+                continue;
+            }
+        }
+        if !answer.status.is_success() {
+            return Err(explain(answer.error("ClusterProfiles"), answer.status, hub, namespace));
+        }
+        let next = answer.json::<Next>("ClusterProfiles")?.metadata.token.filter(|token| !token.is_empty());
+        let coming = next.map(|token| {
+            let (client, path) = (client.clone(), next_path(&base, &token));
+            tokio::spawn(async move { client.get(&path, None).await })
+        });
+        // Lets the next request leave before this page keeps the processor busy.
+        tokio::task::yield_now().await;
+        let mut items = answer.json::<Page<T>>("ClusterProfiles")?.items;
+        if restarted {
+            items.retain(|item| item.key() > last_key);
+        }
+        if let Some(last) = items.last() {
+            last_key = last.key();
+        }
+        take(items)?;
+        match coming {
+            None => return Ok(()),
+            Some(coming) => {
+                answer = coming.await.map_err(|e| Error::new(Kind::Failed, format!("the next page was lost: {e}")))??;
+            }
+        }
+    }
+}
+
+fn path(namespace: Option<&str>, query: &Query) -> String {
+    let scope = namespace.map(|n| format!("/namespaces/{}", encoded(n))).unwrap_or_default();
+    let mut path = format!("/apis/{API_VERSION}{scope}/{PLURAL}?limit={PAGE}");
+    if let Some(labels) = &query.labels {
+        path.push_str(&format!("&labelSelector={}", encoded(labels)));
+    }
+    if let Some(name) = &query.name {
+        path.push_str(&format!("&fieldSelector=metadata.name%3D{}", encoded(name)));
+    }
+    path
+}
+
+fn next_path(base: &str, token: &str) -> String {
+    format!("{base}&continue={}", encoded(token))
+}
+
+fn encoded(text: &str) -> String {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+/// The hub's refusal, with what to do about it.
+fn explain(error: Error, status: http::StatusCode, hub: &str, namespace: Option<&str>) -> Error {
+    match status.as_u16() {
+        404 => Error::new(Kind::NotFound, format!("hub context {hub} serves no ClusterProfiles ({API_VERSION})")).remedy(
+            "if it is the hub, install the Cluster Inventory API there (on OCM, its ClusterProfile feature gate; docs/hub-setup.md); if not, name the hub with --context",
+        ),
+        403 => {
+            let place = namespace.map_or("all namespaces".to_owned(), |n| format!("namespace {n}"));
+            error.remedy(format!(
+                "ask for the verbs get, list, watch on clusterprofiles.multicluster.x-k8s.io in {place}, or choose a namespace with -n (docs/hub-setup.md)"
+            ))
+        }
+        _ => error,
+    }
+}
+
+/// The profiles that `NAME` or `NAMESPACE/NAME` means: one for each namespace that has it.
+///
+/// # Errors
+/// [`Kind::NotFound`] when there is none; the hub's.
+pub async fn find<T: Item>(client: &Client, hub: &str, scope: &Scope, name: &str) -> Result<Vec<T>> {
+    let (scope, name) = match name.split_once('/') {
+        Some((namespace, name)) => (Scope::Namespace(namespace.to_owned()), name),
+        None => (scope.clone(), name),
+    };
+    if name.is_empty() || scope == Scope::Namespace(String::new()) {
+        return Err(Error::new(Kind::Usage, "a cluster's name is empty").remedy("write NAME or NAMESPACE/NAME"));
+    }
+    let mut found = Vec::new();
+    let query = Query { labels: None, name: Some(name.to_owned()) };
+    let looked_at = list(client, hub, &scope, &query, |page| {
+        found.extend(page);
+        Ok(())
+    })
+    .await?;
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let place = match (&scope, looked_at) {
+        (Scope::Namespace(namespace), _) => format!("namespace {namespace}"),
+        (_, Some(only)) => format!("namespace {only} (you may not list all of them; choose one with -n)"),
+        _ => "any namespace".to_owned(),
+    };
+    Err(Error::new(Kind::NotFound, format!("no ClusterProfile {name} in {place} of hub context {hub}"))
+        .remedy("`kubectl inventory get -A` lists what there is"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_place_that_names_a_namespace_decides() {
+        let scope = |flag, all, context, config| Scope::new(flag, all, context, config);
+        assert_eq!(scope(Some("a"), false, Some("b"), Some("c")), Scope::Namespace("a".into()));
+        assert_eq!(scope(None, false, Some("b"), Some("c")), Scope::Namespace("b".into()));
+        assert_eq!(scope(None, false, None, Some("c")), Scope::Namespace("c".into()));
+        assert_eq!(scope(None, false, None, None), Scope::All { explicit: false });
+        assert_eq!(scope(Some("a"), true, Some("b"), None), Scope::All { explicit: true });
+    }
+
+    #[test]
+    fn selectors_and_names_cannot_leave_their_place_in_the_query() {
+        let query = Query { labels: Some("a=b&limit=1".into()), name: Some("x/../y".into()) };
+        assert_eq!(
+            path(Some("a/b"), &query),
+            "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/a%2Fb/clusterprofiles?limit=500\
+             &labelSelector=a%3Db%26limit%3D1&fieldSelector=metadata.name%3Dx%2F%2E%2E%2Fy"
+        );
+    }
+}

@@ -1,0 +1,47 @@
+//! `use -` and `use --hub`: contexts that exist already.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use credential_exec::error::{Error, Kind, Result};
+use credential_exec::hub::Kubeconfig;
+
+use crate::kubeconfig_file::edit;
+
+/// Goes back to the context before the last switch.
+///
+/// # Errors
+/// [`Kind::NotFound`] when there is none.
+pub fn back(path: &PathBuf, now: SystemTime, out: &mut dyn Write) -> Result<()> {
+    let (old, new) = edit(path, now, |document| {
+        let previous = document.previous().map(str::to_owned).ok_or_else(|| {
+            Error::new(Kind::NotFound, format!("{} remembers no context before this one", path.display()))
+                .remedy("`kubectl inventory use NAME` remembers it")
+        })?;
+        Ok((document.switch(&previous), previous))
+    })?;
+    say(old.as_deref(), &new, out);
+    Ok(())
+}
+
+/// Switches to a hub's context.
+///
+/// # Errors
+/// [`Kind::NotFound`] when no kubeconfig file of this shell has the context.
+pub fn hub(context: &str, paths: &[PathBuf], path: &PathBuf, now: SystemTime, out: &mut dyn Write) -> Result<()> {
+    if Kubeconfig::load(paths)?.context(context).is_none() {
+        return Err(Error::new(Kind::NotFound, format!("the hub's context {context} is not in this kubeconfig"))
+            .remedy("add the hub's own kubeconfig file to $KUBECONFIG"));
+    }
+    let old = edit(path, now, |document| Ok(document.switch(context)))?;
+    say(old.as_deref(), context, out);
+    Ok(())
+}
+
+/// Says which context kubectl used, and which it uses from now on.
+pub fn say(old: Option<&str>, new: &str, out: &mut dyn Write) {
+    use credential_exec::error::printable;
+    let (old, new) = (printable(old.unwrap_or("(none)")), printable(new));
+    let _ = if old == new { writeln!(out, "context {new}") } else { writeln!(out, "context {old} → {new}") };
+}

@@ -1,0 +1,258 @@
+//! `use NAME`: one ClusterProfile becomes a context. All network comes first; then one edit.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use credential_exec::env::Env;
+use credential_exec::error::{Error, Kind, Result, printable};
+use credential_exec::hub::{Client, Hub};
+use credential_exec::key::sha256;
+use credential_exec::request::{CredentialRequest, DEFAULT_TIMEOUT, HubPin, ProfileRef, Source};
+
+use crate::access::kubeconfig::{ClusterEntry, ExecEntry, render};
+use crate::access::trust::{self, Known, Remembered, Verdict};
+use crate::access::{self, endpoint};
+use crate::cli::{Global, Use};
+use crate::cmd::{accounts, switch, version};
+use crate::config::Config;
+use crate::inventory::ClusterProfile;
+use crate::cmd::list::{Scope, find};
+use crate::kubeconfig_file::{self, Change, Document, Entry, Mark};
+use crate::{hub, trust_store};
+
+/// Everything that `use` is given.
+pub struct UseCluster<'a> {
+    /// The verb's own flags.
+    pub options: &'a Use,
+    /// The hub's flags.
+    pub global: &'a Global,
+    /// The config file.
+    pub config: &'a Config,
+    /// The surroundings.
+    pub env: &'a Env,
+    /// The hub.
+    pub hub: &'a Hub,
+}
+
+/// What one profile would become.
+struct Plan {
+    profile: ClusterProfile,
+    cluster: ClusterEntry,
+    source: Source,
+    notes: Vec<String>,
+    agreed: Option<Remembered>,
+}
+
+impl UseCluster<'_> {
+    /// Resolves the cluster, writes its context and switches to it.
+    ///
+    /// # Errors
+    /// Each link's own: hub, profile, access, account, trust, file.
+    pub async fn run(&self, name: &str, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
+        let command = self.exec_command()?;
+        let client = hub::connect(self.hub, self.global, self.env).await?;
+        let scope = Scope::new(
+            self.global.namespace.as_deref(),
+            false,
+            self.hub.namespace.as_deref(),
+            self.config.namespace.as_deref(),
+        );
+        let profiles = find(&client, &self.hub.context, &scope, name).await?;
+        let plan = self.the_usable_one(&client, name, profiles).await?;
+        for note in &plan.notes {
+            let _ = writeln!(err, "{}", printable(note));
+        }
+        if let Some(agreed) = &plan.agreed {
+            trust_store::remember(self.env, agreed)?;
+        }
+        self.write(&plan, &command, out)
+    }
+
+    /// Of profiles of the same name in several namespaces, the only one that can be used.
+    async fn the_usable_one(&self, client: &Client, name: &str, profiles: Vec<ClusterProfile>) -> Result<Plan> {
+        let several = profiles.len() > 1;
+        let (mut plans, mut failures) = (Vec::new(), Vec::new());
+        for profile in profiles {
+            let id = format!("{}/{}", profile.metadata.namespace, profile.metadata.name);
+            match self.plan(client, profile, !several).await {
+                Ok(plan) => plans.push((id, plan)),
+                Err(error) if error.kind == Kind::Unreachable => return Err(error),
+                Err(error) => failures.push((id, error)),
+            }
+        }
+        if plans.len() == 1 {
+            return Ok(plans.remove(0).1);
+        }
+        if !several && let Some((_, error)) = failures.pop() {
+            return Err(error);
+        }
+        let mut candidates: Vec<String> = plans.into_iter().map(|(id, _)| id).collect();
+        candidates.extend(failures.into_iter().map(|(id, error)| format!("{id} ({})", error.cause)));
+        Err(Error::new(Kind::Usage, format!("{name} is the name of several profiles: {}", candidates.join(", ")))
+            .remedy("choose one with NAMESPACE/NAME or -n NAMESPACE"))
+    }
+
+    async fn plan(&self, client: &Client, profile: ClusterProfile, may_ask: bool) -> Result<Plan> {
+        let name = profile.metadata.name.clone();
+        let mut notes = Vec::new();
+        let access = access::resolve(&profile, access::BUILT_IN)?;
+        let cluster = endpoint::check(&name, access.cluster, self.options.allow_insecure)?;
+        if profile.access_providers().deprecated {
+            notes.push(format!("note: the profile of {name} uses the deprecated field credentialProviders"));
+        }
+        let source = accounts::choose(client, &profile, self.options.managed_serviceaccount.as_deref()).await?;
+        let namespace = accounts::user_server_namespace(client).await?;
+        let agreed = self.trust(&cluster, &source, &namespace, may_ask, &mut notes)?;
+        let host = endpoint::parse_server(&cluster.server).map(|server| server.host).unwrap_or_default();
+        if trust::is_user_server(&host, &namespace)
+            && let Some(warning) = accounts::missing_user_server(client, &namespace).await?
+        {
+            notes.push(format!("warning: {}; {}", warning.cause, warning.remedy));
+        }
+        Ok(Plan { profile, cluster, source, notes, agreed })
+    }
+
+    /// Whether this server may be given this account's token. OCM's copy is bound to the profile
+    /// and needs no more; the account's own Secret is handed only to a server that is trusted.
+    fn trust(
+        &self,
+        cluster: &ClusterEntry,
+        source: &Source,
+        user_server_namespace: &str,
+        may_ask: bool,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<Remembered>> {
+        let Source::ManagedServiceAccount { cluster: managed, .. } = source else { return Ok(None) };
+        let ca = sha256(&[cluster.ca_data.as_deref().unwrap_or("system")]);
+        let offer =
+            Remembered { hub: hub::fingerprint(self.hub)?, cluster: managed.clone(), server: cluster.server.clone(), ca };
+        let remembered = trust_store::load(self.env)?;
+        let known = Known { user_server_namespace, hosts: &self.config.trusted_hosts, remembered: &remembered };
+        let question = match trust::judge(&offer, &known) {
+            Verdict::Trusted => return Ok(None),
+            Verdict::OtherCluster(other) => {
+                return Err(Error::new(
+                    Kind::Refused,
+                    format!("the profile of {managed} publishes the address of another cluster, {other:?}: {}", cluster.server),
+                )
+                .remedy("whoever wrote this profile would be given the token; ask the hub's administrator"));
+            }
+            Verdict::Ask => format!(
+                "{managed}'s token would be sent to {} (CA SHA-256 {})",
+                printable(&offer.server),
+                &offer.ca[..16]
+            ),
+        };
+        if self.options.trust_server {
+            notes.push(format!("trusting from now on: {question}"));
+            return Ok(Some(offer));
+        }
+        if may_ask && person_agrees(self.env, &question) {
+            return Ok(Some(offer));
+        }
+        Err(Error::new(Kind::Refused, format!("{question}, which is not OCM's user-server"))
+            .remedy("if that server is the cluster's, add --trust-server"))
+    }
+
+    fn exec_command(&self) -> Result<String> {
+        let path = match &self.options.exec_command {
+            Some(path) => path.clone(),
+            None => version::companion(self.env)?,
+        };
+        path.to_str().map(str::to_owned).ok_or_else(|| {
+            Error::new(Kind::Usage, format!("the path {} is not UTF-8", path.display()))
+                .remedy("name credential-exec by another path with --exec-command")
+        })
+    }
+
+    fn write(&self, plan: &Plan, command: &str, out: &mut dyn Write) -> Result<()> {
+        let print = self.options.output.as_deref() == Some(Path::new("-"));
+        if print {
+            let mut document = Document::empty();
+            let entry = self.entry(plan, command, &document)?;
+            document.put(&entry, true)?;
+            document.set_current_context(&entry.context);
+            let _ = out.write_all(document.to_yaml().as_bytes());
+            return Ok(());
+        }
+        let target: PathBuf = match &self.options.output {
+            Some(path) => path.clone(),
+            None => kubeconfig_file::target(self.env, self.global.kubeconfig.as_deref())?,
+        };
+        let (change, name, old) = kubeconfig_file::edit(&target, self.env.clock(), |document| {
+            let entry = self.entry(plan, command, document)?;
+            let change = document.put(&entry, self.options.force)?;
+            let old = document.current_context().map(str::to_owned);
+            if !self.options.no_switch {
+                document.switch(&entry.context);
+            }
+            Ok((change, entry.context, old))
+        })?;
+        if let Change::Updated(update) = &change {
+            for (what, changed) in [("server", &update.server), ("CA", &update.ca)] {
+                if let Some((old, new)) = changed {
+                    let _ = writeln!(out, "{what} {} → {}", shown(old), shown(new));
+                }
+            }
+        }
+        if self.options.no_switch {
+            let _ = writeln!(out, "context {} written", printable(&name));
+        } else {
+            switch::say(old.as_deref(), &name, out);
+        }
+        Ok(())
+    }
+
+    fn entry(&self, plan: &Plan, command: &str, document: &Document) -> Result<Entry> {
+        let meta = &plan.profile.metadata;
+        let request = CredentialRequest {
+            hub: HubPin {
+                kubeconfig: self.hub.files.clone(),
+                context: self.hub.context.clone(),
+                server: self.hub.server().to_owned(),
+                ca: self.hub.ca_fingerprint()?,
+                impersonate: hub::impersonation(self.global),
+            },
+            profile: ProfileRef {
+                namespace: meta.namespace.clone(),
+                name: meta.name.clone(),
+                uid: meta.uid.clone(),
+            },
+            source: plan.source.clone(),
+            timeout: DEFAULT_TIMEOUT,
+            max_age: self.config.max_age(),
+            no_cache: self.options.no_cache,
+        };
+        let mark = Mark {
+            hub: hub::fingerprint(self.hub)?,
+            hub_context: self.hub.context.clone(),
+            profile: format!("{}/{}", meta.namespace, meta.name),
+            account: Some(plan.source.account().to_owned()),
+            uid: meta.uid.clone(),
+        };
+        let name = self.options.context_name.clone().unwrap_or_else(|| document.name_for(&mark));
+        let exec = ExecEntry {
+            api_version: self.options.exec_api_version,
+            command: command.to_owned(),
+            args: request.to_args()?,
+            env: Vec::new(),
+        };
+        Ok(render(&name, &plan.cluster, &exec, None, mark))
+    }
+}
+
+/// A server as it is, a CA by its fingerprint.
+fn shown(value: &str) -> String {
+    if value.len() > 200 { sha256(&[value])[..16].to_owned() } else { printable(value) }
+}
+
+/// Asks, if somebody is there to answer.
+fn person_agrees(env: &Env, question: &str) -> bool {
+    if !env.stdin_is_terminal || !std::io::stderr().is_terminal() || env.os("CI").is_some() {
+        return false;
+    }
+    let _ = write!(std::io::stderr(), "{question}.\nIs that server the cluster's? [y/N] ");
+    let mut answer = String::new();
+    let _ = std::io::stdin().lock().read_line(&mut answer);
+    matches!(answer.trim(), "y" | "Y" | "yes")
+}
