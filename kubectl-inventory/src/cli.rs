@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        clap::CommandFactory::command().debug_assert();
+        <Cli as clap::CommandFactory>::command().debug_assert();
         let _: Cli = Cli::try_parse_from(["kubectl inventory", "get"]).unwrap();
     }
 
