@@ -222,7 +222,11 @@ impl Slot {
         os::open_private(&self.path("failed")).ok()?.take(1 << 16).read_to_end(&mut text).ok()?;
         let failure: Failure = serde_json::from_slice(&text).ok()?;
         let recent = (0..FAILURE_LIFE_MS).contains(&(now_ms - failure.at_ms));
-        recent.then(|| Error { kind: Kind::from_code(failure.code), cause: failure.cause, remedy: failure.remedy })
+        recent.then(|| Error {
+            kind: Kind::from_code(failure.code),
+            cause: failure.cause,
+            remedy: failure.remedy,
+        })
     }
 
     /// Remembers a hub failure, for those who ask next.

@@ -139,11 +139,14 @@ pub fn parse(args: &[OsString]) -> Result<Cli> {
     let asked = match &flags.request {
         Some(version) if version == VERSION => Asked::Request(Box::new(flags.into_request()?)),
         Some(version) => {
-            return Err(Error::new(Kind::Usage, format!("this kubeconfig holds a request of version {version:?}"))
-                .remedy(format!(
-                    "upgrade kubectl inventory: this credential-exec {} reads {VERSION}",
-                    env!("CARGO_PKG_VERSION")
-                )));
+            return Err(Error::new(
+                Kind::Usage,
+                format!("this kubeconfig holds a request of version {version:?}"),
+            )
+            .remedy(format!(
+                "upgrade kubectl inventory: this credential-exec {} reads {VERSION}",
+                env!("CARGO_PKG_VERSION")
+            )));
         }
         None => Asked::DropIn(Box::new(flags.into_drop_in()?)),
     };
@@ -173,8 +176,9 @@ impl Flags {
             "synced-secret" => Source::SyncedSecret { cluster, account, secret },
             "managed-service-account" => Source::ManagedServiceAccount { cluster, account, secret },
             other => {
-                return Err(Error::new(Kind::Usage, format!("--source={other} is unknown"))
-                    .remedy("upgrade kubectl inventory; known are synced-secret and managed-service-account"));
+                return Err(Error::new(Kind::Usage, format!("--source={other} is unknown")).remedy(
+                    "upgrade kubectl inventory; known are synced-secret and managed-service-account",
+                ));
             }
         };
         Ok(CredentialRequest {

@@ -39,9 +39,9 @@ pub fn pinned(pin: &HubPin, env: &Env) -> Result<Hub> {
 fn moved(pin: &HubPin, env: &Env) -> Option<Hub> {
     let config = Kubeconfig::load(&Kubeconfig::paths(env, None)).ok()?;
     let same = |name: &&str| {
-        config.select(Some(name)).is_ok_and(|hub| {
-            hub.server() == pin.server && hub.ca_fingerprint().is_ok_and(|ca| ca == pin.ca)
-        })
+        config
+            .select(Some(name))
+            .is_ok_and(|hub| hub.server() == pin.server && hub.ca_fingerprint().is_ok_and(|ca| ca == pin.ca))
     };
     let name = config.contexts().find(same)?.to_owned();
     config.select(Some(&name)).ok()

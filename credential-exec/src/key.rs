@@ -16,7 +16,8 @@ pub fn full(hub: &Hub, request: &CredentialRequest) -> Result<String> {
         Source::SyncedSecret { .. } => "synced-secret",
         Source::ManagedServiceAccount { .. } => "managed-service-account",
     };
-    let (Source::SyncedSecret { secret, .. } | Source::ManagedServiceAccount { secret, .. }) = &request.source;
+    let (Source::SyncedSecret { secret, .. } | Source::ManagedServiceAccount { secret, .. }) =
+        &request.source;
     Ok(sha256(&[
         hub.server(),
         &hub.ca_fingerprint()?,

@@ -108,7 +108,8 @@ fn question(args: &[OsString], info: &ExecInfo, env: &Env) -> String {
     }
     add(info.cluster_name.as_deref().unwrap_or_default());
     if !args.iter().any(|arg| arg.to_string_lossy().starts_with("--request")) {
-        for name in ["NAMESPACE", "KUBECONFIG", "HOME", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"] {
+        for name in ["NAMESPACE", "KUBECONFIG", "HOME", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"]
+        {
             add(&env.os(name).unwrap_or_default().to_string_lossy());
         }
     }
@@ -131,7 +132,9 @@ impl Job {
                 Kind::Usage,
                 format!("the arguments ask for cluster {}, kubectl for {named}", request.profile.name),
             )
-            .remedy("cluster and user of this context do not belong together: run `kubectl inventory use` again"));
+            .remedy(
+                "cluster and user of this context do not belong together: run `kubectl inventory use` again",
+            ));
         }
         let whence = whence(&request.profile.name, &request.hub.context);
         let hub = find_hub::pinned(&request.hub, env).map_err(|e| e.context(whence))?;
@@ -224,14 +227,17 @@ impl Cold<'_> {
         }
         match self.fetch(job) {
             Ok(credential) => {
-                let warning = self.remember(slot, Entry {
-                    key,
-                    profile: format!("{}/{}", job.request.profile.namespace, job.request.profile.name),
-                    files: stamps(job),
-                    credential: credential.clone(),
-                    read_ms: millis(self.env.clock()),
-                    max_age: job.request.max_age.as_secs(),
-                });
+                let warning = self.remember(
+                    slot,
+                    Entry {
+                        key,
+                        profile: format!("{}/{}", job.request.profile.namespace, job.request.profile.name),
+                        files: stamps(job),
+                        credential: credential.clone(),
+                        read_ms: millis(self.env.clock()),
+                        max_age: job.request.max_age.as_secs(),
+                    },
+                );
                 Ok(Outcome { credential, warning })
             }
             Err(error) => {

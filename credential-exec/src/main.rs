@@ -6,7 +6,11 @@ use credential_exec::env::Env;
 
 fn main() -> ExitCode {
     let args: Vec<_> = std::env::args_os().skip(1).collect();
-    let code =
-        credential_exec::run(&args, &Env::real(), &mut std::io::stdout().lock(), &mut std::io::stderr().lock());
+    let code = credential_exec::run(
+        &args,
+        &Env::real(),
+        &mut std::io::stdout().lock(),
+        &mut std::io::stderr().lock(),
+    );
     ExitCode::from(code)
 }

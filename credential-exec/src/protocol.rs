@@ -112,7 +112,9 @@ impl ExecInfo {
                     Kind::Usage,
                     format!("KUBERNETES_EXEC_INFO asks for apiVersion {:?}", wire.api_version),
                 )
-                .remedy(format!("set the user's exec.apiVersion to {GROUP}v1 (or v1beta1 before kubectl 1.22)"))
+                .remedy(format!(
+                    "set the user's exec.apiVersion to {GROUP}v1 (or v1beta1 before kubectl 1.22)"
+                ))
             })?;
         let spec = wire.spec.unwrap_or(WireSpec { interactive: false, cluster: None });
         let cluster_name = spec

@@ -201,7 +201,11 @@ mod tests {
                 ca: "ab".repeat(32),
                 impersonate: Impersonate::default(),
             },
-            profile: ProfileRef { namespace: "cluster-inventory".into(), name: "cluster1".into(), uid: "u".into() },
+            profile: ProfileRef {
+                namespace: "cluster-inventory".into(),
+                name: "cluster1".into(),
+                uid: "u".into(),
+            },
             source: Source::SyncedSecret {
                 cluster: "cluster1".into(),
                 account: "inventory".into(),

@@ -72,8 +72,7 @@ fn seconds<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<i64>, D::
 impl Claims {
     /// Reads the claims of a JWT; an opaque token has none.
     pub fn of(token: &SecretString) -> Self {
-        jsonwebtoken::dangerous::insecure_decode_claims::<Self>(token.expose_secret())
-            .unwrap_or_default()
+        jsonwebtoken::dangerous::insecure_decode_claims::<Self>(token.expose_secret()).unwrap_or_default()
     }
 
     /// Refuses a token that says it belongs to another service account than `account`.
@@ -116,7 +115,8 @@ mod tests {
 
     #[test]
     fn dates_and_subject_come_from_the_token() {
-        let claims = Claims::of(&jwt(r#"{"exp":200,"iat":100.5,"sub":"system:serviceaccount:ns:me","aud":["x"]}"#));
+        let claims =
+            Claims::of(&jwt(r#"{"exp":200,"iat":100.5,"sub":"system:serviceaccount:ns:me","aud":["x"]}"#));
         assert_eq!(
             claims,
             Claims { exp: Some(200), iat: Some(100), sub: Some("system:serviceaccount:ns:me".into()) }
@@ -135,7 +135,9 @@ mod tests {
         let of = |sub: &str| Claims { sub: Some(sub.into()), ..Claims::default() };
         assert!(of("system:serviceaccount:any:c").belongs_to("c").is_ok());
         assert!(Claims::default().belongs_to("c").is_ok());
-        for sub in ["system:serviceaccount:any:b-c", "system:serviceaccount:any:c:x", "c", "system:serviceaccount:c"] {
+        for sub in
+            ["system:serviceaccount:any:b-c", "system:serviceaccount:any:c:x", "c", "system:serviceaccount:c"]
+        {
             assert_eq!(of(sub).belongs_to("c").unwrap_err().kind, Kind::Refused, "{sub}");
         }
     }
@@ -153,7 +155,8 @@ mod tests {
     #[test]
     fn an_expired_token_says_since_when_and_who_should_rotate_it() {
         for (ago, words) in [(3 * 86_400 + 5, "3 d"), (7_200, "2 h"), (61, "1 min"), (0, "0 s")] {
-            let error = Credential::new("t".into(), 1_000, None).unexpired(1_000 + ago, "cluster1").unwrap_err();
+            let error =
+                Credential::new("t".into(), 1_000, None).unexpired(1_000 + ago, "cluster1").unwrap_err();
             assert_eq!(
                 error.cause,
                 format!("token expired {words} ago; the agent on cluster1 is not rotating it")

@@ -59,7 +59,8 @@ impl Config {
         }
         serde_saphyr::from_str(text).map_err(|e| {
             let line = e.to_string().lines().next().unwrap_or_default().to_owned();
-            Error::new(Kind::Usage, line).remedy("known keys are hub, namespace, trustedHosts and cache.maxAge")
+            Error::new(Kind::Usage, line)
+                .remedy("known keys are hub, namespace, trustedHosts and cache.maxAge")
         })
     }
 

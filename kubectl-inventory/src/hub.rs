@@ -21,7 +21,8 @@ use crate::config::Config;
 /// Those of reading the kubeconfig; an unknown context names the ones on offer.
 pub fn choose(global: &Global, config: &Config, env: &Env) -> Result<Hub> {
     let kubeconfig = Kubeconfig::load(&Kubeconfig::paths(env, global.kubeconfig.as_deref()))?;
-    let named = global.context.clone().or_else(|| env.var("KUBECTL_INVENTORY_HUB")).or_else(|| config.hub.clone());
+    let named =
+        global.context.clone().or_else(|| env.var("KUBECTL_INVENTORY_HUB")).or_else(|| config.hub.clone());
     let mut hub = match named {
         Some(name) => kubeconfig.select(Some(&name))?,
         None => {
@@ -74,7 +75,9 @@ pub async fn connect(hub: &Hub, global: &Global, env: &Env) -> Result<Client> {
         extra_env: Vec::new(),
         gzip: true,
     };
-    Client::connect(hub, env, options).await.map_err(|e| e.context(format_args!("hub context {}", hub.context)))
+    Client::connect(hub, env, options)
+        .await
+        .map_err(|e| e.context(format_args!("hub context {}", hub.context)))
 }
 
 /// The runtime of one command.

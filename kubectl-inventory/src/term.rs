@@ -27,7 +27,9 @@ impl Color {
             Self::Always => true,
             Self::Never => false,
             Self::Auto => {
-                is_terminal && env.os("NO_COLOR").is_none() && env.var("TERM").is_none_or(|term| term != "dumb")
+                is_terminal
+                    && env.os("NO_COLOR").is_none()
+                    && env.var("TERM").is_none_or(|term| term != "dumb")
             }
         }
     }
@@ -128,7 +130,10 @@ mod tests {
 
     #[test]
     fn an_unknown_colour_choice_names_the_known_ones() {
-        assert_eq!("sometimes".parse::<Color>(), Err(r#""sometimes" is none of auto, always, never"#.to_owned()));
+        assert_eq!(
+            "sometimes".parse::<Color>(),
+            Err(r#""sometimes" is none of auto, always, never"#.to_owned())
+        );
         for choice in Color::CHOICES {
             assert!(choice.parse::<Color>().is_ok());
         }

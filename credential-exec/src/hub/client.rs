@@ -90,10 +90,14 @@ impl Client {
     /// Resolves the hub's identity, once. Dials when first used.
     pub async fn connect(hub: &Hub, env: &Env, options: Options) -> Result<Self> {
         let base: Uri = hub.server().parse().map_err(|_| {
-            Error::new(Kind::Usage, format!("the server {:?} of context {:?} is not an address", hub.server(), hub.context))
+            Error::new(
+                Kind::Usage,
+                format!("the server {:?} of context {:?} is not an address", hub.server(), hub.context),
+            )
         })?;
         let proxy = proxy_for(&hub.cluster, &base, env)?;
-        let anchors = Anchors::of(&hub.cluster).map_err(|e| e.context(format_args!("context {:?}", hub.context)))?;
+        let anchors =
+            Anchors::of(&hub.cluster).map_err(|e| e.context(format_args!("context {:?}", hub.context)))?;
         let identity = identity::resolve(hub, env, options.mode, &options.extra_env).await?;
 
         let proxy_tls = tls::config(&anchors, None)?;
@@ -101,8 +105,9 @@ impl Client {
         hub_tls.alpn_protocols = vec![b"http/1.1".to_vec()];
 
         let mut headers = HeaderMap::new();
-        let agent = HeaderValue::from_str(&options.user_agent)
-            .map_err(|_| Error::new(Kind::Usage, "the user agent holds characters that no request can carry"))?;
+        let agent = HeaderValue::from_str(&options.user_agent).map_err(|_| {
+            Error::new(Kind::Usage, "the user agent holds characters that no request can carry")
+        })?;
         headers.insert(USER_AGENT, agent);
         headers.extend(identity.authorization.map(|value| (AUTHORIZATION, value)));
         for (name, value) in identity.impersonation {
@@ -118,8 +123,9 @@ impl Client {
         let dialer = Dialer::new(tcp, proxy, Arc::new(proxy_tls));
         let https = match &hub.cluster.tls_server_name {
             Some(name) => {
-                let name = ServerName::try_from(name.clone())
-                    .map_err(|_| Error::new(Kind::Usage, format!("the tls-server-name {name:?} is not a name")))?;
+                let name = ServerName::try_from(name.clone()).map_err(|_| {
+                    Error::new(Kind::Usage, format!("the tls-server-name {name:?} is not a name"))
+                })?;
                 HttpsConnector::new(dialer, hub_tls, false, Arc::new(FixedServerNameResolver::new(name)))
             }
             None => HttpsConnector::from((dialer, hub_tls)),
@@ -140,18 +146,21 @@ impl Client {
     /// One GET below the server's own path, its answer whole and unpacked. 429 and 503 that name
     /// a time are tried again within the deadline; any other status is an answer.
     pub async fn get(&self, path_and_query: &str, accept: Option<&str>) -> Result<Answer> {
-        let path: PathAndQuery = path_and_query
-            .parse()
-            .map_err(|_| Error::new(Kind::Failed, format!("{path_and_query:?} is not a path that can be asked for")))?;
+        let path: PathAndQuery = path_and_query.parse().map_err(|_| {
+            Error::new(Kind::Failed, format!("{path_and_query:?} is not a path that can be asked for"))
+        })?;
         let until = Instant::now() + self.0.deadline;
         let mut tries = 0;
         loop {
             tries += 1;
             let left = until.saturating_duration_since(Instant::now());
-            let (answer, pause) =
-                tokio::time::timeout(left, self.get_once(&path, accept)).await.map_err(|_| self.too_slow())??;
+            let (answer, pause) = tokio::time::timeout(left, self.get_once(&path, accept))
+                .await
+                .map_err(|_| self.too_slow())??;
             match pause {
-                Some(pause) if tries < TRIES && Instant::now() + pause < until => tokio::time::sleep(pause).await,
+                Some(pause) if tries < TRIES && Instant::now() + pause < until => {
+                    tokio::time::sleep(pause).await
+                }
                 _ => return Ok(answer),
             }
         }
@@ -163,16 +172,23 @@ impl Client {
         self.clone()
     }
 
-    async fn get_once(&self, path: &PathAndQuery, accept: Option<&str>) -> Result<(Answer, Option<Duration>)> {
+    async fn get_once(
+        &self,
+        path: &PathAndQuery,
+        accept: Option<&str>,
+    ) -> Result<(Answer, Option<Duration>)> {
         let mut request = Request::builder().method(Method::GET).uri(path.as_str());
         request = request.header(ACCEPT, accept.unwrap_or("application/json"));
         if self.0.gzip {
             request = request.header(ACCEPT_ENCODING, "gzip");
         }
         let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
-        let request = request.body(body).map_err(|error| Error::new(Kind::Failed, format!("no such request: {error}")))?;
+        let request = request
+            .body(body)
+            .map_err(|error| Error::new(Kind::Failed, format!("no such request: {error}")))?;
         let (head, body) = self.send(request).await?.into_parts();
-        let body = Limited::new(body, LARGEST_ANSWER).collect().await.map_err(|_| self.broke_off())?.to_bytes();
+        let body =
+            Limited::new(body, LARGEST_ANSWER).collect().await.map_err(|_| self.broke_off())?.to_bytes();
         let packed = head.headers.get(CONTENT_ENCODING).is_some_and(|value| value == "gzip");
         let body = if packed { gunzip(&body).ok_or_else(|| self.broke_off())? } else { body };
         let answer = Answer::new(head.status, body, self.0.server.clone());
@@ -205,16 +221,25 @@ impl Client {
             return tls::explain(tls, server, *ca_given);
         }
         if error.is_connect() {
-            return Error::new(Kind::Unreachable, format!("{server} cannot be reached{through}: {}", deepest(error)))
-                .remedy("check the address, the network and the proxy");
+            return Error::new(
+                Kind::Unreachable,
+                format!("{server} cannot be reached{through}: {}", deepest(error)),
+            )
+            .remedy("check the address, the network and the proxy");
         }
-        Error::new(Kind::Unreachable, format!("{server} closed the connection without an answer: {}", deepest(error)))
+        Error::new(
+            Kind::Unreachable,
+            format!("{server} closed the connection without an answer: {}", deepest(error)),
+        )
     }
 
     fn too_slow(&self) -> Error {
         let Inner { server, through, deadline, .. } = &*self.0;
-        Error::new(Kind::Unreachable, format!("no answer from {server}{through} within {} s", deadline.as_secs_f32()))
-            .remedy("check the network, or allow more time")
+        Error::new(
+            Kind::Unreachable,
+            format!("no answer from {server}{through} within {} s", deadline.as_secs_f32()),
+        )
+        .remedy("check the network, or allow more time")
     }
 
     fn broke_off(&self) -> Error {
@@ -274,9 +299,10 @@ impl Answer {
         }
         serde_json::from_slice(&self.body).map_err(|error| match error.classify() {
             serde_json::error::Category::Eof => broke_off(&self.server).context(what),
-            serde_json::error::Category::Data => {
-                Error::new(Kind::Failed, format!("{what}: {} answers in a form that this version does not know", self.server))
-            }
+            serde_json::error::Category::Data => Error::new(
+                Kind::Failed,
+                format!("{what}: {} answers in a form that this version does not know", self.server),
+            ),
             _ => self.not_json().context(what),
         })
     }
@@ -296,7 +322,8 @@ impl Answer {
                 .remedy("ask an administrator of the hub for this permission"),
             StatusCode::NOT_FOUND => Error::new(Kind::NotFound, format!("{what}: {message}")),
             StatusCode::TOO_MANY_REQUESTS => {
-                Error::new(Kind::Unreachable, format!("{what}: {server} is overloaded: {message}")).remedy("try again later")
+                Error::new(Kind::Unreachable, format!("{what}: {server} is overloaded: {message}"))
+                    .remedy("try again later")
             }
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
                 Error::new(Kind::Unreachable, format!("{what}: {server} answers {}: {message}", self.status))
@@ -328,12 +355,18 @@ impl Answer {
         let text = String::from_utf8_lossy(&self.body[..self.body.len().min(4096)]);
         let line: String = text.trim().lines().next().unwrap_or_default().trim().chars().take(200).collect();
         if line.starts_with('<') || status.is_redirection() {
-            return Error::new(Kind::Unreachable, format!("a proxy or a login page answers ({status}) at {server} instead of the API"))
-                .remedy("check the address and the proxy");
+            return Error::new(
+                Kind::Unreachable,
+                format!("a proxy or a login page answers ({status}) at {server} instead of the API"),
+            )
+            .remedy("check the address and the proxy");
         }
         if text.contains("proxy to anp-proxy-server failed") {
-            return Error::new(Kind::Unreachable, format!("the cluster's agent is not connected to the hub's proxy: {line}"))
-                .remedy("check the cluster-proxy add-on of that cluster");
+            return Error::new(
+                Kind::Unreachable,
+                format!("the cluster's agent is not connected to the hub's proxy: {line}"),
+            )
+            .remedy("check the cluster-proxy add-on of that cluster");
         }
         let said = if line.is_empty() { String::new() } else { format!(": {line}") };
         let (kind, meaning) = match *status {
@@ -392,7 +425,9 @@ fn deepest(error: &dyn StdError) -> String {
 mod tests {
     use std::io::Write;
 
-    use super::super::testing::{Answers, Server, authority, hub, http, leaf, ok, pem, serve, serve_plain, server_params};
+    use super::super::testing::{
+        Answers, Server, authority, http, hub, leaf, ok, pem, serve, serve_plain, server_params,
+    };
     use super::*;
 
     async fn client_of(answers: Answers, shape: impl FnOnce(&mut Hub, &mut Options)) -> (Server, Client) {
@@ -406,7 +441,8 @@ mod tests {
     }
 
     async fn failure(answers: Answers) -> Error {
-        let (_server, client) = client_of(answers, |_, options| options.deadline = Duration::from_millis(700)).await;
+        let (_server, client) =
+            client_of(answers, |_, options| options.deadline = Duration::from_millis(700)).await;
         match client.get("/x", None).await {
             Ok(answer) => answer.json::<serde_json::Value>("Secret c/s").unwrap_err(),
             Err(error) => error,
@@ -480,7 +516,8 @@ mod tests {
             assert!(!client.get("/", None).await.unwrap().status.is_success());
             assert_eq!(server.requests().len(), 1);
         }
-        let (server, client) = client_of(|_, _| http("429 Too Many Requests", "Retry-After: 0\r\n", b""), |_, _| {}).await;
+        let (server, client) =
+            client_of(|_, _| http("429 Too Many Requests", "Retry-After: 0\r\n", b""), |_, _| {}).await;
         assert_eq!(client.get("/", None).await.unwrap().status, 429);
         assert_eq!(server.requests().len(), TRIES as usize);
     }
@@ -490,14 +527,25 @@ mod tests {
         let cases: [(Answers, Kind, &str); 6] = [
             (|_, _| http("200 OK", "", b"<!DOCTYPE html><title>Log in"), Kind::Unreachable, "login page"),
             (|_, _| http("302 Found", "Location: /login\r\n", b""), Kind::Unreachable, "login page"),
-            (|_, _| http("502 Bad Gateway", "", b"proxy to anp-proxy-server failed because x\nmore"), Kind::Unreachable, "agent is not connected"),
-            (|_, _| http("404 Not Found", "", b"404 page not found\n"), Kind::NotFound, "does not serve this"),
+            (
+                |_, _| http("502 Bad Gateway", "", b"proxy to anp-proxy-server failed because x\nmore"),
+                Kind::Unreachable,
+                "agent is not connected",
+            ),
+            (
+                |_, _| http("404 Not Found", "", b"404 page not found\n"),
+                Kind::NotFound,
+                "does not serve this",
+            ),
             (|_, _| http("500 Internal", "", b"oops"), Kind::Unreachable, "oops"),
             (|_, _| http("200 OK", "", b"hello"), Kind::Unreachable, "does not answer like a Kubernetes API"),
         ];
         for (answers, kind, said) in cases {
             let error = failure(answers).await;
-            assert!(error.kind == kind && error.cause.contains(said) && !error.cause.contains("parse"), "{error}");
+            assert!(
+                error.kind == kind && error.cause.contains(said) && !error.cause.contains("parse"),
+                "{error}"
+            );
         }
         let long = Answer::new(StatusCode::BAD_REQUEST, "é".repeat(5000), "https://hub").error("x");
         assert_eq!(long.cause.matches('é').count(), 200);
@@ -551,11 +599,19 @@ mod tests {
     #[tokio::test]
     async fn as_a_service_it_adds_prefix_and_identity_and_streams() {
         let (server, mut client) = client_of(ok, |hub, _| hub.user.token = Some("t0ken".into())).await;
-        let request = Request::post("/api?watch=1").header(AUTHORIZATION, "other").body(http_body_util::Full::new(Bytes::from("x"))).unwrap();
+        let request = Request::post("/api?watch=1")
+            .header(AUTHORIZATION, "other")
+            .body(http_body_util::Full::new(Bytes::from("x")))
+            .unwrap();
         let answer = client.call(request).await.unwrap();
         assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "{}");
         let head = server.requests().remove(0);
-        assert!(head.starts_with("POST /prefix/api?watch=1 ") && head.contains("Bearer t0ken") && !head.contains("other"), "{head}");
+        assert!(
+            head.starts_with("POST /prefix/api?watch=1 ")
+                && head.contains("Bearer t0ken")
+                && !head.contains("other"),
+            "{head}"
+        );
     }
 
     #[tokio::test]

@@ -51,13 +51,17 @@ impl fmt::Debug for Identity {
 pub async fn resolve(hub: &Hub, env: &Env, mode: Mode, extra_env: &[(String, String)]) -> Result<Identity> {
     let user = &hub.user;
     check(hub)?;
-    let mut identity =
-        Identity { authorization: static_header(user)?, certificate: static_certificate(user)?, impersonation: impersonation(user)? };
+    let mut identity = Identity {
+        authorization: static_header(user)?,
+        certificate: static_certificate(user)?,
+        impersonation: impersonation(user)?,
+    };
     if let Some(exec) = user.exec.as_ref().filter(|_| identity.authorization.is_none()) {
         let status = run_plugin(hub, exec, env, mode, extra_env).await?;
         identity.authorization = status.token.as_ref().map(bearer).transpose()?;
         if let (None, Some(chain), Some(key)) = (&identity.certificate, &status.certificate, &status.key) {
-            identity.certificate = Some(ClientCertificate::from_pem(chain.as_bytes(), key.expose_secret().as_bytes())?);
+            identity.certificate =
+                Some(ClientCertificate::from_pem(chain.as_bytes(), key.expose_secret().as_bytes())?);
         }
     }
     Ok(identity)
@@ -66,8 +70,9 @@ pub async fn resolve(hub: &Hub, env: &Env, mode: Mode, extra_env: &[(String, Str
 fn check(hub: &Hub) -> Result<()> {
     let user = &hub.user;
     if user.auth_provider {
-        return Err(usage(hub, "uses an auth-provider, which Kubernetes removed in 1.26")
-            .remedy("replace it with the exec plugin of your provider (gke-gcloud-auth-plugin, kubelogin, …)"));
+        return Err(usage(hub, "uses an auth-provider, which Kubernetes removed in 1.26").remedy(
+            "replace it with the exec plugin of your provider (gke-gcloud-auth-plugin, kubelogin, …)",
+        ));
     }
     let token = user.token.is_some() || user.token_file.is_some();
     let basic = user.username.is_some() || user.password.is_some();
@@ -76,8 +81,11 @@ fn check(hub: &Hub) -> Result<()> {
     }
     let certificate = user.client_certificate.is_some() || user.client_certificate_data.is_some();
     if hub.server().starts_with("http://") && (token || basic || certificate || user.exec.is_some()) {
-        let cause = format!("the hub's address {} is not https: credentials would travel in the clear", hub.server());
-        return Err(Error::new(Kind::Usage, cause).remedy("set an https:// server in the hub's cluster entry"));
+        let cause =
+            format!("the hub's address {} is not https: credentials would travel in the clear", hub.server());
+        return Err(
+            Error::new(Kind::Usage, cause).remedy("set an https:// server in the hub's cluster entry")
+        );
     }
     Ok(())
 }
@@ -106,8 +114,9 @@ fn static_header(user: &User) -> Result<Option<HeaderValue>> {
 }
 
 fn read_token(path: &Path) -> Result<SecretString> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Error::new(Kind::Usage, format!("token file {} cannot be read: {error}", path.display())))?;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Error::new(Kind::Usage, format!("token file {} cannot be read: {error}", path.display()))
+    })?;
     match text.trim() {
         "" => Err(Error::new(Kind::Usage, format!("token file {} is empty", path.display()))),
         token => Ok(SecretString::from(token)),
@@ -119,35 +128,48 @@ fn bearer(token: &SecretString) -> Result<HeaderValue> {
 }
 
 fn header(text: &str, what: &str) -> Result<HeaderValue> {
-    let mut value = HeaderValue::from_str(text)
-        .map_err(|_| Error::new(Kind::Usage, format!("the hub {what} holds characters that no request can carry")))?;
+    let mut value = HeaderValue::from_str(text).map_err(|_| {
+        Error::new(Kind::Usage, format!("the hub {what} holds characters that no request can carry"))
+    })?;
     value.set_sensitive(true);
     Ok(value)
 }
 
 fn static_certificate(user: &User) -> Result<Option<ClientCertificate>> {
-    let chain = bytes(user.client_certificate_data.as_deref(), user.client_certificate.as_deref(), "client-certificate")?;
+    let chain = bytes(
+        user.client_certificate_data.as_deref(),
+        user.client_certificate.as_deref(),
+        "client-certificate",
+    )?;
     let key_data = user.client_key_data.as_ref().map(|key| key.expose_secret());
     let key = bytes(key_data, user.client_key.as_deref(), "client-key")?;
     match (chain, key) {
         (Some(chain), Some(key)) => ClientCertificate::from_pem(&chain, &key).map(Some),
         (None, None) => Ok(None),
-        (Some(_), None) => Err(Error::new(Kind::Usage, "the hub user has a client certificate and no client key")),
-        (None, Some(_)) => Err(Error::new(Kind::Usage, "the hub user has a client key and no client certificate")),
+        (Some(_), None) => {
+            Err(Error::new(Kind::Usage, "the hub user has a client certificate and no client key"))
+        }
+        (None, Some(_)) => {
+            Err(Error::new(Kind::Usage, "the hub user has a client key and no client certificate"))
+        }
     }
 }
 
 fn impersonation(user: &User) -> Result<Vec<(HeaderName, HeaderValue)>> {
     let Some(name) = &user.as_user else {
         if user.as_uid.is_some() || !user.as_groups.is_empty() || !user.as_user_extra.is_empty() {
-            return Err(Error::new(Kind::Usage, "a uid, groups or extra attributes are to be impersonated without a user")
-                .remedy("name the user with --as"));
+            return Err(Error::new(
+                Kind::Usage,
+                "a uid, groups or extra attributes are to be impersonated without a user",
+            )
+            .remedy("name the user with --as"));
         }
         return Ok(Vec::new());
     };
     let value = |text: &str| {
-        HeaderValue::from_str(text)
-            .map_err(|_| Error::new(Kind::Usage, format!("{text:?} cannot be impersonated: no request can carry it")))
+        HeaderValue::from_str(text).map_err(|_| {
+            Error::new(Kind::Usage, format!("{text:?} cannot be impersonated: no request can carry it"))
+        })
     };
     let mut headers = vec![(HeaderName::from_static("impersonate-user"), value(name)?)];
     if let Some(uid) = &user.as_uid {
@@ -202,7 +224,13 @@ struct ExecCredential {
     status: Option<Status>,
 }
 
-async fn run_plugin(hub: &Hub, exec: &Exec, env: &Env, mode: Mode, extra_env: &[(String, String)]) -> Result<Status> {
+async fn run_plugin(
+    hub: &Hub,
+    exec: &Exec,
+    env: &Env,
+    mode: Mode,
+    extra_env: &[(String, String)],
+) -> Result<Status> {
     if exec.command.is_empty() {
         return Err(usage(hub, "has an exec plugin without a command"));
     }
@@ -238,8 +266,11 @@ fn interactive(hub: &Hub, exec: &Exec, env: &Env, mode: Mode) -> Result<bool> {
         Some("Never") => Ok(false),
         Some("IfAvailable") => Ok(possible),
         Some("Always") if possible => Ok(true),
-        Some("Always") => Err(usage(hub, &format!("has the login command {:?}, which must ask, and stdin is no terminal", exec.command))
-            .remedy("run `kubectl get --raw /version` with that context on a terminal first")),
+        Some("Always") => Err(usage(
+            hub,
+            &format!("has the login command {:?}, which must ask, and stdin is no terminal", exec.command),
+        )
+        .remedy("run `kubectl get --raw /version` with that context on a terminal first")),
         None if exec.api_version == V1BETA1 => Ok(possible),
         None => Err(usage(hub, "has an exec plugin without interactiveMode").remedy("set it to IfAvailable")),
         Some(other) => Err(usage(hub, &format!("has an exec plugin with the interactiveMode {other:?}"))
@@ -291,7 +322,10 @@ fn not_started(exec: &Exec, named: &str, error: &std::io::Error) -> Error {
 fn credential(exec: &Exec, named: &str, output: &Output) -> Result<Status> {
     let failed = |why: String| Error::new(Kind::Failed, format!("{named} {why}"));
     if !output.status.success() {
-        let how = output.status.code().map_or("was killed by a signal".to_owned(), |code| format!("failed with exit code {code}"));
+        let how = output
+            .status
+            .code()
+            .map_or("was killed by a signal".to_owned(), |code| format!("failed with exit code {code}"));
         return Err(failed(how).remedy("run it by hand, or log in to the hub again"));
     }
     let answer: ExecCredential = serde_json::from_slice(&output.stdout)
@@ -302,8 +336,11 @@ fn credential(exec: &Exec, named: &str, output: &Output) -> Result<Status> {
         return Err(failed("did not answer with an ExecCredential".to_owned()));
     }
     if answer.api_version != exec.api_version {
-        return Err(failed(format!("answers in {:?}, and {:?} was asked for", answer.api_version, exec.api_version))
-            .remedy("set its real apiVersion in the hub's user entry"));
+        return Err(failed(format!(
+            "answers in {:?}, and {:?} was asked for",
+            answer.api_version, exec.api_version
+        ))
+        .remedy("set its real apiVersion in the hub's user entry"));
     }
     let Some(mut status) = answer.status else { return Err(failed("answered without a status".to_owned())) };
     status.token = status.token.filter(|token| !token.expose_secret().is_empty());
@@ -374,7 +411,8 @@ mod tests {
     async fn nothing_secret_goes_to_a_hub_without_tls() {
         let mut hub = hub("http://hub", None);
         resolve(&hub, &nowhere(), Mode::Foreground, &[]).await.unwrap();
-        hub.user.exec = Some(Exec { api_version: V1.into(), command: "/never-run".into(), ..Exec::default() });
+        hub.user.exec =
+            Some(Exec { api_version: V1.into(), command: "/never-run".into(), ..Exec::default() });
         let error = resolve(&hub, &nowhere(), Mode::Foreground, &[]).await.unwrap_err();
         assert!(error.kind == Kind::Usage && error.cause.contains("not https"), "{error}");
         hub.user = User { token: Some("t".into()), ..User::default() };
@@ -439,29 +477,39 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let seen = folder.path().join("seen");
             let mut exec = answer(r#"{"token":"t"}"#);
-            exec.args[1] = format!("printf '%s|%s|%s' \"$MINE\" \"$GUARD\" \"$KUBERNETES_EXEC_INFO\" > '{}'; {}", seen.display(), exec.args[1]);
+            exec.args[1] = format!(
+                "printf '%s|%s|%s' \"$MINE\" \"$GUARD\" \"$KUBERNETES_EXEC_INFO\" > '{}'; {}",
+                seen.display(),
+                exec.args[1]
+            );
             exec.env = vec![ExecVar { name: "MINE".into(), value: "mine".into() }];
             exec.provide_cluster_info = true;
             let mut hub = hub("https://hub/prefix", Some("ca"));
             hub.cluster.tls_server_name = Some("name".into());
-            hub.cluster.extensions = vec![Extension { name: CLUSTER_CONFIG.into(), extension: json!({ "clusterName": "c" }) }];
+            hub.cluster.extensions =
+                vec![Extension { name: CLUSTER_CONFIG.into(), extension: json!({ "clusterName": "c" }) }];
             hub.user.exec = Some(exec);
-            resolve(&hub, &nowhere(), Mode::Background, &[("GUARD".to_owned(), "g".to_owned())]).await.unwrap();
+            resolve(&hub, &nowhere(), Mode::Background, &[("GUARD".to_owned(), "g".to_owned())])
+                .await
+                .unwrap();
             let text = std::fs::read_to_string(seen).unwrap();
             let info = text.strip_prefix("mine|g|").unwrap();
-            assert_eq!(serde_json::from_str::<Value>(info).unwrap(), json!({
-                "kind": "ExecCredential",
-                "apiVersion": V1,
-                "spec": {
-                    "interactive": false,
-                    "cluster": {
-                        "server": "https://hub/prefix",
-                        "tls-server-name": "name",
-                        "certificate-authority-data": "Y2E=",
-                        "config": { "clusterName": "c" },
+            assert_eq!(
+                serde_json::from_str::<Value>(info).unwrap(),
+                json!({
+                    "kind": "ExecCredential",
+                    "apiVersion": V1,
+                    "spec": {
+                        "interactive": false,
+                        "cluster": {
+                            "server": "https://hub/prefix",
+                            "tls-server-name": "name",
+                            "certificate-authority-data": "Y2E=",
+                            "config": { "clusterName": "c" },
+                        },
                     },
-                },
-            }));
+                })
+            );
         }
 
         #[tokio::test]
@@ -474,7 +522,11 @@ mod tests {
             });
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("answer");
-            std::fs::write(&file, json!({ "apiVersion": V1, "kind": "ExecCredential", "status": status }).to_string()).unwrap();
+            std::fs::write(
+                &file,
+                json!({ "apiVersion": V1, "kind": "ExecCredential", "status": status }).to_string(),
+            )
+            .unwrap();
             let identity = run(script(&format!("cat '{}'", file.display()))).await.unwrap();
             assert!(identity.authorization.is_some() && identity.certificate.is_some());
         }
@@ -483,10 +535,17 @@ mod tests {
         async fn its_failure_names_command_and_code_and_never_its_output() {
             let error = run(script("echo hush; exit 3")).await.unwrap_err();
             assert!(error.cause.contains("/bin/sh") && error.cause.contains("exit code 3"), "{error}");
-            for exec in [script("echo hush; exit 3"), script("echo hush"), script("kill -9 $$"), answer("null"), answer("{}"),
-                answer(r#"{"token":""}"#), answer(r#"{"clientKeyData":"hush"}"#), answer(r#"{"clientCertificateData":"hush"}"#),
-                Exec { api_version: V1BETA1.into(), ..answer(r#"{"token":"hush"}"#) }]
-            {
+            for exec in [
+                script("echo hush; exit 3"),
+                script("echo hush"),
+                script("kill -9 $$"),
+                answer("null"),
+                answer("{}"),
+                answer(r#"{"token":""}"#),
+                answer(r#"{"clientKeyData":"hush"}"#),
+                answer(r#"{"clientCertificateData":"hush"}"#),
+                Exec { api_version: V1BETA1.into(), ..answer(r#"{"token":"hush"}"#) },
+            ] {
                 let error = run(exec).await.unwrap_err();
                 assert!(!error.one_line().contains("hush"), "{error}");
             }
@@ -495,10 +554,15 @@ mod tests {
         #[tokio::test]
         async fn versions_and_modes_are_held_to_client_go_s_rules() {
             for version in ["client.authentication.k8s.io/v1alpha1", "v1", ""] {
-                let error = run(Exec { api_version: version.into(), ..answer(r#"{"token":"t"}"#) }).await.unwrap_err();
+                let error = run(Exec { api_version: version.into(), ..answer(r#"{"token":"t"}"#) })
+                    .await
+                    .unwrap_err();
                 assert!(error.cause.contains(&format!("{version:?}")), "{error}");
             }
-            let mode = |mode: Option<&str>| Exec { interactive_mode: mode.map(str::to_owned), ..answer(r#"{"token":"t"}"#) };
+            let mode = |mode: Option<&str>| Exec {
+                interactive_mode: mode.map(str::to_owned),
+                ..answer(r#"{"token":"t"}"#)
+            };
             run(mode(Some("Never"))).await.unwrap();
             for refused in [None, Some("Always"), Some("Sometimes")] {
                 run(mode(refused)).await.unwrap_err();
@@ -523,7 +587,11 @@ mod tests {
 
         #[tokio::test]
         async fn a_missing_command_shows_the_install_hint_if_its_name_is_bare() {
-            let missing = |command: &str| Exec { command: command.into(), install_hint: Some("get it\n".into()), ..script("") };
+            let missing = |command: &str| Exec {
+                command: command.into(),
+                install_hint: Some("get it\n".into()),
+                ..script("")
+            };
             assert_eq!(run(missing("no-such-login-command")).await.unwrap_err().remedy, "get it");
             assert_ne!(run(missing("/no/such/command")).await.unwrap_err().remedy, "get it");
         }

@@ -192,7 +192,10 @@ pub struct Hub {
 
 impl fmt::Debug for Hub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hub").field("context", &self.context).field("server", &self.server()).finish_non_exhaustive()
+        f.debug_struct("Hub")
+            .field("context", &self.context)
+            .field("server", &self.server())
+            .finish_non_exhaustive()
     }
 }
 
@@ -227,11 +230,15 @@ impl Kubeconfig {
                 Ok(text) => text,
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => {
-                    return Err(Error::new(Kind::Usage, format!("kubeconfig {} cannot be read: {error}", path.display())));
+                    return Err(Error::new(
+                        Kind::Usage,
+                        format!("kubeconfig {} cannot be read: {error}", path.display()),
+                    ));
                 }
             };
             let folder = path.parent().unwrap_or(Path::new("/"));
-            let file = Self::parse(&text, folder).map_err(|e| e.context(format_args!("kubeconfig {}", path.display())))?;
+            let file = Self::parse(&text, folder)
+                .map_err(|e| e.context(format_args!("kubeconfig {}", path.display())))?;
             merged.add(file);
             merged.files.push(path);
         }
@@ -255,7 +262,8 @@ impl Kubeconfig {
         let document = if text.trim().is_empty() {
             None
         } else {
-            serde_saphyr::from_str_with_options::<Option<Document>>(text, options).map_err(|error| not_a_kubeconfig(&error))?
+            serde_saphyr::from_str_with_options::<Option<Document>>(text, options)
+                .map_err(|error| not_a_kubeconfig(&error))?
         };
         let mut config = Self::default();
         let Some(document) = document else { return Ok(config) };
@@ -268,7 +276,9 @@ impl Kubeconfig {
             for path in [&mut user.client_certificate, &mut user.client_key, &mut user.token_file] {
                 absolute(path, dir);
             }
-            if let Some(exec) = user.exec.as_mut().filter(|exec| exec.command.contains(std::path::is_separator)) {
+            if let Some(exec) =
+                user.exec.as_mut().filter(|exec| exec.command.contains(std::path::is_separator))
+            {
                 exec.command = dir.join(&exec.command).to_string_lossy().into_owned();
             }
             config.users.entry(name).or_insert(user);
@@ -298,16 +308,25 @@ impl Kubeconfig {
                     .remedy("add the hub's context to it, or choose another file with --kubeconfig"));
             }
             None => {
-                return Err(Error::new(Kind::NotFound, format!("{} has no current-context", self.named_files()))
-                    .remedy(format!("choose one with --context: {}", self.on_offer())));
+                return Err(Error::new(
+                    Kind::NotFound,
+                    format!("{} has no current-context", self.named_files()),
+                )
+                .remedy(format!("choose one with --context: {}", self.on_offer())));
             }
         };
         let Some(entry) = self.contexts.get(name) else {
-            return Err(Error::new(Kind::NotFound, format!("{} has no context {name:?}", self.named_files()))
-                .remedy(format!("there are: {}", self.on_offer())));
+            return Err(Error::new(
+                Kind::NotFound,
+                format!("{} has no context {name:?}", self.named_files()),
+            )
+            .remedy(format!("there are: {}", self.on_offer())));
         };
         let dangling = |what: &str, of: &str| {
-            Error::new(Kind::Usage, format!("context {name:?} names the {what} {of:?}, which {} lacks", self.named_files()))
+            Error::new(
+                Kind::Usage,
+                format!("context {name:?} names the {what} {of:?}, which {} lacks", self.named_files()),
+            )
         };
         let mut cluster =
             self.clusters.get(&entry.cluster).cloned().ok_or_else(|| dangling("cluster", &entry.cluster))?;
@@ -315,8 +334,15 @@ impl Kubeconfig {
             "" => User::default(),
             user => self.users.get(user).cloned().ok_or_else(|| dangling("user", user))?,
         };
-        cluster.server = normalised_server(&cluster, &user).map_err(|e| e.context(format_args!("context {name:?}")))?;
-        Ok(Hub { context: name.to_owned(), namespace: entry.namespace.clone(), cluster, user, files: self.files.clone() })
+        cluster.server =
+            normalised_server(&cluster, &user).map_err(|e| e.context(format_args!("context {name:?}")))?;
+        Ok(Hub {
+            context: name.to_owned(),
+            namespace: entry.namespace.clone(),
+            cluster,
+            user,
+            files: self.files.clone(),
+        })
     }
 
     fn add(&mut self, later: Self) {
@@ -333,7 +359,11 @@ impl Kubeconfig {
     }
 
     fn named_files(&self) -> String {
-        if self.files.is_empty() { "the kubeconfig".to_owned() } else { format!("kubeconfig {}", listed(&self.files)) }
+        if self.files.is_empty() {
+            "the kubeconfig".to_owned()
+        } else {
+            format!("kubeconfig {}", listed(&self.files))
+        }
     }
 
     fn on_offer(&self) -> String {
@@ -354,7 +384,9 @@ impl Hub {
 
     /// [`Hub::in_cluster`] with the service account's folder elsewhere.
     pub fn in_cluster_at(env: &Env, folder: &Path) -> Result<Option<Self>> {
-        let (Some(host), Some(port)) = (env.var("KUBERNETES_SERVICE_HOST"), env.var("KUBERNETES_SERVICE_PORT")) else {
+        let (Some(host), Some(port)) =
+            (env.var("KUBERNETES_SERVICE_HOST"), env.var("KUBERNETES_SERVICE_PORT"))
+        else {
             return Ok(None);
         };
         let token = folder.join("token");
@@ -427,7 +459,11 @@ impl Hub {
 impl Cluster {
     /// The CA bundle as configured: the data, else the file's content.
     pub fn ca_bundle(&self) -> Result<Option<Vec<u8>>> {
-        bytes(self.certificate_authority_data.as_deref(), self.certificate_authority.as_deref(), "certificate-authority")
+        bytes(
+            self.certificate_authority_data.as_deref(),
+            self.certificate_authority.as_deref(),
+            "certificate-authority",
+        )
     }
 }
 
@@ -440,16 +476,19 @@ pub(super) fn bytes(data: Option<&str>, file: Option<&Path>, field: &str) -> Res
     }
     let Some(path) = file else { return Ok(None) };
     let content = std::fs::read(path);
-    content
-        .map(Some)
-        .map_err(|error| Error::new(Kind::Usage, format!("{field} {} cannot be read: {error}", path.display())))
+    content.map(Some).map_err(|error| {
+        Error::new(Kind::Usage, format!("{field} {} cannot be read: {error}", path.display()))
+    })
 }
 
 fn normalised_server(cluster: &Cluster, user: &User) -> Result<String> {
     let trusts = cluster.certificate_authority.is_some() || cluster.certificate_authority_data.is_some();
     if trusts && cluster.insecure_skip_tls_verify {
-        return Err(Error::new(Kind::Usage, "its cluster has both a certificate authority and insecure-skip-tls-verify")
-            .remedy("remove one of them"));
+        return Err(Error::new(
+            Kind::Usage,
+            "its cluster has both a certificate authority and insecure-skip-tls-verify",
+        )
+        .remedy("remove one of them"));
     }
     let wrong = |why: &str| Error::new(Kind::Usage, format!("its cluster's server {why}"));
     let given = cluster.server.trim();
@@ -486,7 +525,8 @@ fn listed(paths: &[PathBuf]) -> String {
 }
 
 fn not_a_kubeconfig(error: &serde_saphyr::Error) -> Error {
-    let place = error.location().map_or(String::new(), |at| format!(" (line {}, column {})", at.line(), at.column()));
+    let place =
+        error.location().map_or(String::new(), |at| format!(" (line {}, column {})", at.line(), at.column()));
     Error::new(Kind::Usage, format!("this is not a kubeconfig{place}"))
 }
 
@@ -655,8 +695,13 @@ mod tests {
     fn the_first_file_wins_for_each_name_and_the_first_filled_current_context() {
         let folder = tempfile::tempdir().unwrap();
         let entry = |cluster: &str| format!("{{name: x, context: {{cluster: {cluster}}}}}");
-        let one = written(folder.path(), "1", &format!("current-context: \"\"\ncontexts: [{}]\n", entry("one")));
-        let two = written(folder.path(), "2", &format!("current-context: x\ncontexts: [{}, {{name: y}}]\n", entry("two")));
+        let one =
+            written(folder.path(), "1", &format!("current-context: \"\"\ncontexts: [{}]\n", entry("one")));
+        let two = written(
+            folder.path(),
+            "2",
+            &format!("current-context: x\ncontexts: [{}, {{name: y}}]\n", entry("two")),
+        );
         let merged = Kubeconfig::load(&[one, two]).unwrap();
         assert_eq!(merged.current_context.as_deref(), Some("x"));
         assert_eq!(merged.context("x").unwrap().cluster, "one");
@@ -672,14 +717,19 @@ mod tests {
         assert_eq!(hub.user.client_key.as_deref(), Some(Path::new("/k.pem")));
         assert_eq!(hub.user.token_file.as_deref(), Some(Path::new("/folder/../t")));
         assert_eq!(hub.user.exec.unwrap().command, "/folder/./login");
-        let bare = super::tests::hub("{server: 'https://h'}", "{exec: {command: login, args: null, env: null}}").unwrap();
+        let bare =
+            super::tests::hub("{server: 'https://h'}", "{exec: {command: login, args: null, env: null}}")
+                .unwrap();
         assert_eq!(bare.user.exec.unwrap().command, "login");
     }
 
     #[test]
     fn empty_values_nulls_numbers_and_unknown_fields_are_no_trouble() {
-        let hub = hub("{server: 'https://h/', proxy-url: '', certificate-authority-data: null, new: {a: 1}}", "{token: '', username: 12, password: 34, as: ''}")
-            .unwrap();
+        let hub = hub(
+            "{server: 'https://h/', proxy-url: '', certificate-authority-data: null, new: {a: 1}}",
+            "{token: '', username: 12, password: 34, as: ''}",
+        )
+        .unwrap();
         assert_eq!(hub.server(), "https://h");
         assert!(hub.cluster.proxy_url.is_none() && hub.user.token.is_none() && hub.user.as_user.is_none());
         assert_eq!(hub.user.username.as_deref(), Some("12"));
@@ -691,7 +741,9 @@ mod tests {
 
     #[test]
     fn extensions_of_a_context_are_kept_as_they_are() {
-        let config = parse("contexts: [{name: a, context: {extensions: [{name: kubectl-inventory, extension: {hub: [1, x]}}]}}]");
+        let config = parse(
+            "contexts: [{name: a, context: {extensions: [{name: kubectl-inventory, extension: {hub: [1, x]}}]}}]",
+        );
         let extension = &config.context("a").unwrap().extensions[0];
         assert_eq!(extension.name, "kubectl-inventory");
         assert_eq!(extension.extension, serde_json::json!({ "hub": [1, "x"] }));
@@ -733,7 +785,9 @@ mod tests {
 
     #[test]
     fn a_ca_together_with_insecure_is_an_error_as_in_kubectl() {
-        let error = hub("{server: 'https://h', certificate-authority: c, insecure-skip-tls-verify: true}", "{}").unwrap_err();
+        let error =
+            hub("{server: 'https://h', certificate-authority: c, insecure-skip-tls-verify: true}", "{}")
+                .unwrap_err();
         assert_eq!(error.kind, Kind::Usage);
     }
 
@@ -752,8 +806,19 @@ mod tests {
             assert_eq!(hub.ca_fingerprint().unwrap(), of_abc, "{cluster}");
         }
         assert_eq!(hub("{server: 'https://h'}", "{}").unwrap().ca_fingerprint().unwrap(), "system");
-        assert_eq!(hub("{server: 'https://h', insecure-skip-tls-verify: true}", "{}").unwrap().ca_fingerprint().unwrap(), "insecure");
-        assert!(hub("{server: 'https://h', certificate-authority-data: '*'}", "{}").unwrap().ca_fingerprint().is_err());
+        assert_eq!(
+            hub("{server: 'https://h', insecure-skip-tls-verify: true}", "{}")
+                .unwrap()
+                .ca_fingerprint()
+                .unwrap(),
+            "insecure"
+        );
+        assert!(
+            hub("{server: 'https://h', certificate-authority-data: '*'}", "{}")
+                .unwrap()
+                .ca_fingerprint()
+                .is_err()
+        );
     }
 
     #[test]
@@ -791,7 +856,13 @@ mod tests {
     #[test]
     fn a_broken_file_is_named_and_nothing_of_it_is_shown() {
         let folder = tempfile::tempdir().unwrap();
-        for text in ["users: hush-token", "users: [{name: a, user: {token: {hush-token: 1}}}]", "a: [hush-token", "hush-token", "\u{0}hush-token: ]"] {
+        for text in [
+            "users: hush-token",
+            "users: [{name: a, user: {token: {hush-token: 1}}}]",
+            "a: [hush-token",
+            "hush-token",
+            "\u{0}hush-token: ]",
+        ] {
             let path = written(folder.path(), "broken", text);
             let error = Kubeconfig::load(std::slice::from_ref(&path)).unwrap_err();
             assert!(error.cause.contains("broken") && !error.one_line().contains("hush"), "{error}");
@@ -804,7 +875,10 @@ mod tests {
         for (list, entry) in [
             ("contexts", "context: {cluster: c, user: u, namespace: n}"),
             ("clusters", "cluster: {server: 'https://h', certificate-authority-data: YWJj}"),
-            ("users", "user: {exec: {apiVersion: v1, command: c, args: [a, b, c, d, e, f], env: [{name: a, value: b}]}}"),
+            (
+                "users",
+                "user: {exec: {apiVersion: v1, command: c, args: [a, b, c, d, e, f], env: [{name: a, value: b}]}}",
+            ),
         ] {
             text.push_str(&format!("{list}:\n"));
             for n in 0..11_000 {

@@ -55,12 +55,17 @@ impl fmt::Display for Proxy {
 pub(super) fn proxy_for(cluster: &Cluster, target: &Uri, env: &Env) -> Result<Option<Proxy>> {
     if let Some(url) = &cluster.proxy_url {
         let unusable = || Error::new(Kind::Usage, "the proxy-url of the hub's cluster entry is not usable");
-        return parse(url.expose_secret()).ok_or_else(unusable)?.map(Some).map_err(|scheme| not_a_proxy("the proxy-url", &scheme));
+        return parse(url.expose_secret())
+            .ok_or_else(unusable)?
+            .map(Some)
+            .map_err(|scheme| not_a_proxy("the proxy-url", &scheme));
     }
     let either = |upper: &str, lower: &str| env.var(upper).or_else(|| env.var(lower));
     let (name, url) = match target.scheme_str() {
         Some("https") => ("HTTPS_PROXY", either("HTTPS_PROXY", "https_proxy")),
-        _ => ("HTTP_PROXY", either("HTTP_PROXY", "http_proxy").filter(|_| env.os("REQUEST_METHOD").is_none())),
+        _ => {
+            ("HTTP_PROXY", either("HTTP_PROXY", "http_proxy").filter(|_| env.os("REQUEST_METHOD").is_none()))
+        }
     };
     let Some(url) = url else { return Ok(None) };
     let host = target.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
@@ -73,7 +78,8 @@ pub(super) fn proxy_for(cluster: &Cluster, target: &Uri, env: &Env) -> Result<Op
 }
 
 fn not_a_proxy(what: &str, scheme: &str) -> Error {
-    Error::new(Kind::Usage, format!("{what} has the scheme {scheme:?}")).remedy("proxies are http, https, socks5 or socks5h")
+    Error::new(Kind::Usage, format!("{what} has the scheme {scheme:?}"))
+        .remedy("proxies are http, https, socks5 or socks5h")
 }
 
 /// `None`: not an address (Go then takes none). `Some(Err)`: a scheme that is no proxy's.
@@ -158,7 +164,11 @@ pub(super) struct Dialer {
 impl Dialer {
     /// `proxy_tls` is used towards an https proxy only; as in kubectl, it trusts what the hub's
     /// entry trusts.
-    pub(super) fn new(tcp: HttpConnector, proxy: Option<Proxy>, proxy_tls: Arc<rustls::ClientConfig>) -> Self {
+    pub(super) fn new(
+        tcp: HttpConnector,
+        proxy: Option<Proxy>,
+        proxy_tls: Arc<rustls::ClientConfig>,
+    ) -> Self {
         Self { tcp, proxy, proxy_tls }
     }
 
@@ -218,7 +228,8 @@ mod tests {
     use super::*;
 
     fn through(url: &str, env: &[(&str, &str)]) -> Option<String> {
-        let proxy = proxy_for(&Cluster::default(), &url.parse().unwrap(), &Env::of(env.iter().copied())).unwrap();
+        let proxy =
+            proxy_for(&Cluster::default(), &url.parse().unwrap(), &Env::of(env.iter().copied())).unwrap();
         proxy.map(|proxy| proxy.to_string())
     }
 
@@ -267,7 +278,10 @@ mod tests {
         assert_eq!(through(https, &[("ALL_PROXY", "http://p:1")]), None);
         assert_eq!(through(https, &[("HTTP_PROXY", "http://p:1")]), None);
         assert_eq!(through(https, &[("HTTPS_PROXY", "p:3128")]).as_deref(), Some("http://p:3128"));
-        assert_eq!(through(https, &[("HTTPS_PROXY", ""), ("https_proxy", "p")]).as_deref(), Some("http://p:80"));
+        assert_eq!(
+            through(https, &[("HTTPS_PROXY", ""), ("https_proxy", "p")]).as_deref(),
+            Some("http://p:80")
+        );
         assert_eq!(through(https, &[("HTTPS_PROXY", "https://a:b%40c@p")]).as_deref(), Some("https://p:443"));
         assert_eq!(through(https, &[("HTTPS_PROXY", "socks5h://p")]).as_deref(), Some("socks5://p:1080"));
         assert_eq!(through(https, &[("HTTPS_PROXY", "p:1"), ("NO_PROXY", "hub")]), None);
@@ -299,11 +313,20 @@ mod tests {
         let client = Client::connect(&hub, &Env::of([("X", "")]), Options::default()).await.unwrap();
         let error = client.get("/", None).await.unwrap_err();
         assert_eq!(error.kind, Kind::Unreachable);
-        assert!(error.cause.contains(&format!("through the proxy http://127.0.0.1:{}", proxy.port)), "{error}");
-        assert!(error.cause.contains("proxy authorization required") && !error.one_line().contains("hush"), "{error}");
+        assert!(
+            error.cause.contains(&format!("through the proxy http://127.0.0.1:{}", proxy.port)),
+            "{error}"
+        );
+        assert!(
+            error.cause.contains("proxy authorization required") && !error.one_line().contains("hush"),
+            "{error}"
+        );
         let asked = proxy.requests().remove(0);
         assert!(asked.starts_with("CONNECT hub.test:6443 HTTP/1.1\r\n"), "{asked}");
-        assert!(asked.contains("Proxy-Authorization: Basic bWU6aHVzaA==") && !asked.contains("secret-token"), "{asked}");
+        assert!(
+            asked.contains("Proxy-Authorization: Basic bWU6aHVzaA==") && !asked.contains("secret-token"),
+            "{asked}"
+        );
     }
 
     #[tokio::test]

@@ -46,11 +46,12 @@ pub async fn serve(chain: &Chain, answers: Answers) -> Server {
     let key = PrivateKeyDer::try_from(chain.key.serialize_der()).unwrap();
     let key = rustls::crypto::ring::sign::any_supported_type(&key).unwrap();
     let pair = rustls::sign::CertifiedKey::new(chain.certificates.clone(), key);
-    let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(pair)));
+    let config =
+        rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(pair)));
     start(Some(tokio_rustls::TlsAcceptor::from(Arc::new(config))), answers).await
 }
 
@@ -82,7 +83,11 @@ async fn start(tls: Option<tokio_rustls::TlsAcceptor>, answers: Answers) -> Serv
     Server { port, log, task }
 }
 
-async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, seen: &Mutex<Vec<String>>, answers: Answers) {
+async fn answer(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    seen: &Mutex<Vec<String>>,
+    answers: Answers,
+) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let Ok(byte) = stream.read_u8().await else { return };
@@ -101,7 +106,8 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, seen: &Mutex<Ve
 /// An HTTP answer with this status line, these header lines and this body.
 pub fn http(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let mut bytes =
-        format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n", body.len()).into_bytes();
+        format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n", body.len())
+            .into_bytes();
     bytes.extend_from_slice(body);
     bytes
 }
@@ -121,7 +127,8 @@ pub fn authority() -> CertifiedIssuer<'static, KeyPair> {
 
 /// A server's parameters for these names.
 pub fn server_params(names: &[&str]) -> CertificateParams {
-    let mut params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap();
+    let mut params =
+        CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap();
     params.distinguished_name.push(DnType::CommonName, "server");
     params
 }

@@ -69,7 +69,8 @@ impl fmt::Debug for ClientCertificate {
 impl ClientCertificate {
     /// Reads a chain and its key from PEM.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self> {
-        let chain: Vec<_> = CertificateDer::pem_slice_iter(chain).filter_map(|section| section.ok()).collect();
+        let chain: Vec<_> =
+            CertificateDer::pem_slice_iter(chain).filter_map(|section| section.ok()).collect();
         if chain.is_empty() {
             return Err(Error::new(Kind::Usage, "the client certificate holds no PEM certificate"));
         }
@@ -83,7 +84,9 @@ impl ClientCertificate {
 pub fn config(anchors: &Anchors, client: Option<ClientCertificate>) -> Result<ClientConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match anchors {
-        Anchors::System => Arc::new(Verifier::new(rustls_native_certs::load_native_certs().certs, &provider)?),
+        Anchors::System => {
+            Arc::new(Verifier::new(rustls_native_certs::load_native_certs().certs, &provider)?)
+        }
         Anchors::Bundle(certificates) => Arc::new(Verifier::new(certificates.clone(), &provider)?),
         Anchors::Unverified => Arc::new(AcceptAny(provider.clone())),
     };
@@ -114,9 +117,12 @@ impl Verifier {
     fn new(anchors: Vec<CertificateDer<'static>>, provider: &Arc<CryptoProvider>) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(anchors.iter().cloned());
-        let webpki = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().map_err(|_| {
-            Error::new(Kind::Usage, "there is no certificate authority to trust")
-                .remedy("give the cluster entry a certificate-authority, or install this machine's root certificates")
+        let webpki = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+            .build()
+            .map_err(|_| {
+            Error::new(Kind::Usage, "there is no certificate authority to trust").remedy(
+                "give the cluster entry a certificate-authority, or install this machine's root certificates",
+            )
         })?;
         Ok(Self { webpki, anchors })
     }
@@ -132,7 +138,9 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         match self.webpki.verify_server_cert(leaf, intermediates, name, ocsp, now) {
-            Err(rustls::Error::InvalidCertificate(error)) if concerns_the_issuer(&error) && self.anchors.contains(leaf) => {
+            Err(rustls::Error::InvalidCertificate(error))
+                if concerns_the_issuer(&error) && self.anchors.contains(leaf) =>
+            {
                 verify_anchor_itself(leaf, name, now)
             }
             verdict => verdict,
@@ -219,7 +227,12 @@ impl ServerCertVerifier for AcceptAny {
         leaf: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls12_signature(message, leaf, signature, &self.0.signature_verification_algorithms)
+        rustls::crypto::verify_tls12_signature(
+            message,
+            leaf,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -228,7 +241,12 @@ impl ServerCertVerifier for AcceptAny {
         leaf: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls13_signature(message, leaf, signature, &self.0.signature_verification_algorithms)
+        rustls::crypto::verify_tls13_signature(
+            message,
+            leaf,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -278,7 +296,9 @@ pub(super) fn explain(error: &rustls::Error, server: &str, ca_given: bool) -> Er
     let (cause, remedy) = match certificate_failure(error) {
         Some(F::Expired) => (format!("{of} has expired"), "it must be renewed there"),
         Some(F::NotYetValid) => (format!("{of} is not valid yet"), "check this machine's clock"),
-        Some(F::WrongName) => (format!("{of} is not valid for that name{}", names(error)), "check server and tls-server-name"),
+        Some(F::WrongName) => {
+            (format!("{of} is not valid for that name{}", names(error)), "check server and tls-server-name")
+        }
         Some(F::UnknownIssuer) if ca_given => (
             format!("{of} is not signed by the CA given"),
             "the certificate changed, or another server answers: renew the certificate-authority of that cluster entry",
@@ -287,9 +307,13 @@ pub(super) fn explain(error: &rustls::Error, server: &str, ca_given: bool) -> Er
             format!("{of} is not signed by a CA that this machine trusts"),
             "set the certificate-authority of that cluster entry",
         ),
-        Some(F::WrongPurpose) => (format!("{of} is not meant for a server"), "its extended key usage must allow serverAuth"),
+        Some(F::WrongPurpose) => {
+            (format!("{of} is not meant for a server"), "its extended key usage must allow serverAuth")
+        }
         Some(F::Unsupported) => (
-            format!("{of} is signed with an algorithm that is not supported (P-521, SHA-1 or an RSA key that is too short)"),
+            format!(
+                "{of} is signed with an algorithm that is not supported (P-521, SHA-1 or an RSA key that is too short)"
+            ),
             "use RSA, P-256, P-384 or Ed25519 there",
         ),
         Some(F::Other) => (format!("{of} cannot be used: {error}"), ""),
@@ -298,10 +322,13 @@ pub(super) fn explain(error: &rustls::Error, server: &str, ca_given: bool) -> Er
                 format!("{server} and this program share no TLS algorithm (a P-521 key there is one reason)"),
                 "use RSA, P-256, P-384 or Ed25519 there",
             ),
-            rustls::Error::AlertReceived(alert) => {
-                (format!("{server} refused the TLS connection: {alert:?}"), "check the hub user's client certificate")
+            rustls::Error::AlertReceived(alert) => (
+                format!("{server} refused the TLS connection: {alert:?}"),
+                "check the hub user's client certificate",
+            ),
+            rustls::Error::InvalidMessage(_) => {
+                (format!("{server} does not speak TLS"), "check the port of the server")
             }
-            rustls::Error::InvalidMessage(_) => (format!("{server} does not speak TLS"), "check the port of the server"),
             _ => (format!("no TLS connection to {server}: {error}"), ""),
         },
     };
@@ -310,7 +337,9 @@ pub(super) fn explain(error: &rustls::Error, server: &str, ca_given: bool) -> Er
 
 fn names(error: &rustls::Error) -> String {
     match error {
-        rustls::Error::InvalidCertificate(CertificateError::NotValidForNameContext { presented, .. }) if !presented.is_empty() => {
+        rustls::Error::InvalidCertificate(CertificateError::NotValidForNameContext { presented, .. })
+            if !presented.is_empty() =>
+        {
             format!(", but for {}", presented.join(", "))
         }
         _ => String::new(),
@@ -353,14 +382,18 @@ mod tests {
         for host in ["localhost", "127.0.0.1"] {
             let alone = leaf(params(), &signer);
             dial(&alone, &[signer.der()], host).await.expect("proper chain");
-            dial(&alone, &[&alone.certificates[0], signer.der()], host).await.expect("leaf followed by its signer");
+            dial(&alone, &[&alone.certificates[0], signer.der()], host)
+                .await
+                .expect("leaf followed by its signer");
             dial(&alone, &[&alone.certificates[0]], host).await.expect("lone leaf of a private CA");
             let mut full = leaf(params(), &signer);
             full.certificates.push(signer.der().clone());
             dial(&full, &[&full.certificates[0]], host).await.expect("lone leaf, server sends the chain");
             for is_ca in [IsCa::Ca(BasicConstraints::Unconstrained), IsCa::ExplicitNoCa, IsCa::NoCa] {
                 let own = self_signed(self_issued(is_ca));
-                dial(&own, &[&own.certificates[0]], host).await.unwrap_or_else(|e| panic!("self-signed {is_ca:?}: {e}"));
+                dial(&own, &[&own.certificates[0]], host)
+                    .await
+                    .unwrap_or_else(|e| panic!("self-signed {is_ca:?}: {e}"));
             }
         }
     }
@@ -383,7 +416,9 @@ mod tests {
             self_signed(params()),
             self_signed(self_issued(IsCa::Ca(BasicConstraints::Unconstrained))),
         ] {
-            for trusted in [vec![signer.der()], vec![&real.certificates[0], signer.der()], vec![&real.certificates[0]]] {
+            for trusted in
+                [vec![signer.der()], vec![&real.certificates[0], signer.der()], vec![&real.certificates[0]]]
+            {
                 dial(&forged, &trusted, "localhost").await.unwrap_err();
             }
         }
@@ -414,7 +449,9 @@ mod tests {
                 p
             },
         ];
-        for (shape, said) in shapes.into_iter().zip(["has expired", "not valid yet", "not meant for a server"]) {
+        for (shape, said) in
+            shapes.into_iter().zip(["has expired", "not valid yet", "not meant for a server"])
+        {
             let mut chains = vec![leaf(shape(params()), &signer)];
             for is_ca in [IsCa::Ca(BasicConstraints::Unconstrained), IsCa::ExplicitNoCa] {
                 chains.push(self_signed(shape(self_issued(is_ca))));
@@ -431,7 +468,9 @@ mod tests {
     #[tokio::test]
     async fn a_wrong_host_or_address_is_refused_even_as_its_own_anchor() {
         let signer = authority();
-        for (names, host) in [(["example.test", "127.0.0.2"], "localhost"), (["localhost", "127.0.0.2"], "127.0.0.1")] {
+        for (names, host) in
+            [(["example.test", "127.0.0.2"], "localhost"), (["localhost", "127.0.0.2"], "127.0.0.1")]
+        {
             let mut own = server_params(&names);
             own.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
             for chain in [leaf(server_params(&names), &signer), self_signed(own)] {
@@ -450,7 +489,8 @@ mod tests {
         let env = Env::of([("X", "")]);
         let client = Client::connect(&hub, &env, Options::default()).await.unwrap();
         client.get("/", None).await.unwrap_err();
-        hub.cluster.tls_server_name = Some("cluster-proxy-addon-user.open-cluster-management-addon".to_owned());
+        hub.cluster.tls_server_name =
+            Some("cluster-proxy-addon-user.open-cluster-management-addon".to_owned());
         let client = Client::connect(&hub, &env, Options::default()).await.unwrap();
         client.get("/", None).await.unwrap();
     }
@@ -469,7 +509,9 @@ mod tests {
     fn undecodable_certificates_of_a_bundle_are_skipped_unless_none_is_left() {
         let signer = authority();
         let junk = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-        let Ok(Anchors::Bundle(kept)) = Anchors::from_pem(format!("{junk}text\n{}{junk}", pem([signer.der()])).as_bytes()) else {
+        let Ok(Anchors::Bundle(kept)) =
+            Anchors::from_pem(format!("{junk}text\n{}{junk}", pem([signer.der()])).as_bytes())
+        else {
             panic!("no bundle");
         };
         assert_eq!(kept, [signer.der().clone()]);
@@ -488,7 +530,8 @@ mod tests {
     fn a_client_certificate_and_a_foreign_key_do_not_belong_together() {
         let (one, other) = (self_signed(params()), self_signed(params()));
         let chain = pem(&one.certificates);
-        let pair = ClientCertificate::from_pem(chain.as_bytes(), other.key.serialize_pem().as_bytes()).unwrap();
+        let pair =
+            ClientCertificate::from_pem(chain.as_bytes(), other.key.serialize_pem().as_bytes()).unwrap();
         let error = config(&Anchors::Unverified, Some(pair)).unwrap_err();
         assert!(error.cause.contains("do not belong together"), "{error}");
         let pair = ClientCertificate::from_pem(chain.as_bytes(), one.key.serialize_pem().as_bytes()).unwrap();

@@ -17,7 +17,9 @@ use secret::Secret;
 pub async fn fetch(client: &Client, request: &CredentialRequest, now: i64) -> Result<Credential> {
     let secret = match &request.source {
         Source::SyncedSecret { .. } => synced_secret::read(client, request).await?,
-        Source::ManagedServiceAccount { .. } => managed_service_account::read(client, &request.source).await?,
+        Source::ManagedServiceAccount { .. } => {
+            managed_service_account::read(client, &request.source).await?
+        }
     };
     credential(client, &request.source, secret, now).await
 }

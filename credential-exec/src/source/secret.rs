@@ -116,7 +116,10 @@ mod tests {
     use secrecy::ExposeSecret;
 
     fn with_token(data: serde_json::Value) -> Secret {
-        serde_json::from_value(serde_json::json!({"metadata": {"namespace": "ns", "name": "s"}, "data": data})).unwrap()
+        serde_json::from_value(
+            serde_json::json!({"metadata": {"namespace": "ns", "name": "s"}, "data": data}),
+        )
+        .unwrap()
     }
 
     #[test]
@@ -127,7 +130,14 @@ mod tests {
 
     #[test]
     fn a_secret_without_a_usable_token_is_named_and_never_shown() {
-        for data in ["null", "{}", r#"{"token":""}"#, r#"{"token":"!"}"#, r#"{"token":"/w=="}"#, r#"{"token":"YQpi"}"#] {
+        for data in [
+            "null",
+            "{}",
+            r#"{"token":""}"#,
+            r#"{"token":"!"}"#,
+            r#"{"token":"/w=="}"#,
+            r#"{"token":"YQpi"}"#,
+        ] {
             let error = with_token(serde_json::from_str(data).unwrap()).token().unwrap_err();
             assert!(error.cause.starts_with("Secret ns/s on the hub "), "{error}");
         }

@@ -32,7 +32,9 @@ pub fn check(name: &str, published: &ProviderCluster, allow_insecure: bool) -> R
                 .remedy("ask the cluster's manager to publish the CA as base64 of PEM")
         })?;
     }
-    for (what, value) in [("tls-server-name", &published.tls_server_name), ("proxy-url", &published.proxy_url)] {
+    for (what, value) in
+        [("tls-server-name", &published.tls_server_name), ("proxy-url", &published.proxy_url)]
+    {
         if value.as_ref().is_some_and(|v| v.chars().any(char::is_control)) {
             return Err(refused(format!("publishes a {what} with control characters")));
         }
@@ -123,7 +125,8 @@ mod tests {
 
     #[test]
     fn a_file_path_from_the_hub_is_refused() {
-        let published = ProviderCluster { certificate_authority: Some("/etc/passwd".into()), ..published("https://a") };
+        let published =
+            ProviderCluster { certificate_authority: Some("/etc/passwd".into()), ..published("https://a") };
         assert!(check("c1", &published, true).unwrap_err().cause.contains("CA file"));
     }
 

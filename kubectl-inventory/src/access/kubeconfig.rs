@@ -36,7 +36,13 @@ pub struct ExecEntry {
 
 /// The entry for a cluster, with one name for context, cluster and user. The same input always
 /// gives the same bytes.
-pub fn render(name: &str, cluster: &ClusterEntry, exec: &ExecEntry, namespace: Option<&str>, mark: Mark) -> Entry {
+pub fn render(
+    name: &str,
+    cluster: &ClusterEntry,
+    exec: &ExecEntry,
+    namespace: Option<&str>,
+    mark: Mark,
+) -> Entry {
     Entry {
         context: name.to_owned(),
         cluster_name: name.to_owned(),
@@ -81,7 +87,10 @@ fn exec_value(exec: &ExecEntry) -> Value {
     if !exec.env.is_empty() {
         put("env", exec.env.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect());
     }
-    put("installHint", json!("This context needs credential-exec, a part of the kubectl plugin `inventory`."));
+    put(
+        "installHint",
+        json!("This context needs credential-exec, a part of the kubectl plugin `inventory`."),
+    );
     put("interactiveMode", json!("IfAvailable"));
     put("provideClusterInfo", json!(true));
     Value::Object(map)

@@ -87,7 +87,10 @@ mod tests {
     #[test]
     fn what_is_published_and_what_could_be_used_are_both_named() {
         let error = resolve(&profile(serde_json::json!([{"name": "google"}])), BUILT_IN).unwrap_err();
-        assert!(error.cause.contains("google") && error.remedy.contains("open-cluster-management"), "{error}");
+        assert!(
+            error.cause.contains("google") && error.remedy.contains("open-cluster-management"),
+            "{error}"
+        );
         let error = resolve(&profile(serde_json::json!([])), BUILT_IN).unwrap_err();
         assert!(error.cause.contains("no access provider"), "{error}");
     }

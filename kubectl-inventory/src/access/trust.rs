@@ -75,9 +75,9 @@ pub fn judge(offer: &Remembered, known: &Known<'_>) -> Verdict {
 /// Whether a host is the user-server's Service in `namespace`, in one of its cluster DNS names.
 pub fn is_user_server(host: &str, namespace: &str) -> bool {
     let name = format!("{USER_SERVER}.{namespace}");
-    ["", ".svc", ".svc.cluster.local"].iter().any(|suffix| {
-        host.strip_prefix(name.as_str()).is_some_and(|rest| rest == *suffix)
-    })
+    ["", ".svc", ".svc.cluster.local"]
+        .iter()
+        .any(|suffix| host.strip_prefix(name.as_str()).is_some_and(|rest| rest == *suffix))
 }
 
 #[cfg(test)]
@@ -90,8 +90,11 @@ mod tests {
 
     fn judged(server: &str) -> Verdict {
         let hosts = ["proxy.example.com".to_owned()];
-        let known =
-            Known { user_server_namespace: DEFAULT_NAMESPACE, hosts: &hosts, remembered: &[offer("https://seen/x")] };
+        let known = Known {
+            user_server_namespace: DEFAULT_NAMESPACE,
+            hosts: &hosts,
+            remembered: &[offer("https://seen/x")],
+        };
         judge(&offer(server), &known)
     }
 
@@ -101,7 +104,9 @@ mod tests {
         for good in ["", ":9092", ".svc:9092", ".svc.cluster.local:9092"] {
             assert_eq!(judged(&format!("{base}{good}/cluster1")), Verdict::Trusted, "{good}");
         }
-        for path in ["/cluster2", "", "/cluster1/x", "/cluster2/../cluster1", "/cluster1%2f", "/cluster2/cluster1"] {
+        for path in
+            ["/cluster2", "", "/cluster1/x", "/cluster2/../cluster1", "/cluster1%2f", "/cluster2/cluster1"]
+        {
             assert!(matches!(judged(&format!("{base}:9092{path}")), Verdict::OtherCluster(_)), "{path}");
         }
     }

@@ -30,8 +30,11 @@ pub async fn choose(client: &Client, profile: &ClusterProfile, wanted: Option<&s
             }
         }
         None => {
-            let path = format!("/api/v1/namespaces/{namespace}/secrets?labelSelector={synced_label}&limit=500");
-            if let Some(secrets) = read::<List<SecretMetadata>>(client, &path, METADATA_LIST, &mut hidden).await? {
+            let path =
+                format!("/api/v1/namespaces/{namespace}/secrets?labelSelector={synced_label}&limit=500");
+            if let Some(secrets) =
+                read::<List<SecretMetadata>>(client, &path, METADATA_LIST, &mut hidden).await?
+            {
                 accounts.add_synced(profile, &secrets.items);
             }
         }
@@ -39,7 +42,8 @@ pub async fn choose(client: &Client, profile: &ClusterProfile, wanted: Option<&s
     if !wanted.is_some_and(|account| accounts.synced.contains(account)) {
         let mut own_hidden = None;
         let path = format!("{API}/namespaces/{cluster}/managedserviceaccounts?limit=500");
-        let own = read::<List<ManagedServiceAccount>>(client, &path, "application/json", &mut own_hidden).await?;
+        let own =
+            read::<List<ManagedServiceAccount>>(client, &path, "application/json", &mut own_hidden).await?;
         let listed = own.is_some();
         accounts.add_own(own.map(|list| list.items).unwrap_or_default());
         if !listed && let Some(account) = wanted {
@@ -124,7 +128,10 @@ pub async fn missing_user_server(client: &Client, namespace: &str) -> Result<Opt
     let path = format!("/api/v1/namespaces/{namespace}/services/{USER_SERVER}");
     let answer = client.get(&path, Some(METADATA)).await?;
     Ok((answer.status == http::StatusCode::NOT_FOUND).then(|| {
-        Error::new(Kind::NotFound, format!("there is no Service {namespace}/{USER_SERVER} behind the published address"))
-            .remedy("upgrade cluster-proxy on the hub with --set enableServiceProxy=true (docs/hub-setup.md)")
+        Error::new(
+            Kind::NotFound,
+            format!("there is no Service {namespace}/{USER_SERVER} behind the published address"),
+        )
+        .remedy("upgrade cluster-proxy on the hub with --set enableServiceProxy=true (docs/hub-setup.md)")
     }))
 }

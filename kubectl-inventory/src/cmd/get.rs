@@ -90,7 +90,9 @@ impl Question<'_> {
         for name in &self.options.names {
             match find(self.client, self.hub, &self.scope, name).await {
                 Ok(found) => pass(found)?,
-                Err(error) if error.kind == Kind::NotFound && error.cause.starts_with("no ClusterProfile ") => {
+                Err(error)
+                    if error.kind == Kind::NotFound && error.cause.starts_with("no ClusterProfile ") =>
+                {
                     missing.push(error);
                 }
                 Err(error) => return Err(error),
@@ -123,7 +125,11 @@ impl Question<'_> {
         table.print(look, out).map_err(not_written)?;
         if !deprecated.is_empty() {
             let who = printable(&deprecated[..deprecated.len().min(3)].join(", "));
-            let more = if deprecated.len() > 3 { format!(" and {} more", deprecated.len() - 3) } else { String::new() };
+            let more = if deprecated.len() > 3 {
+                format!(" and {} more", deprecated.len() - 3)
+            } else {
+                String::new()
+            };
             let _ = writeln!(err, "note: the deprecated field credentialProviders is used by {who}{more}");
         }
         let only = outcome?;
@@ -145,9 +151,11 @@ impl Question<'_> {
     }
 
     async fn names(&self, out: &mut dyn Write) -> Result<()> {
-        self.ask(|profile: Summary| writeln!(out, "clusterprofile.{GROUP}/{}", printable(&profile.metadata.name)))
-            .await
-            .map(drop)
+        self.ask(|profile: Summary| {
+            writeln!(out, "clusterprofile.{GROUP}/{}", printable(&profile.metadata.name))
+        })
+        .await
+        .map(drop)
     }
 
     async fn document(&self, syntax: Syntax, out: &mut dyn Write) -> Result<()> {

@@ -57,7 +57,9 @@ where
 
 impl Item for Box<RawValue> {
     fn key(&self) -> String {
-        serde_json::from_str::<Summary>(self.get()).map(|profile| key_of(&profile.metadata)).unwrap_or_default()
+        serde_json::from_str::<Summary>(self.get())
+            .map(|profile| key_of(&profile.metadata))
+            .unwrap_or_default()
     }
 }
 
@@ -101,7 +103,9 @@ pub async fn list<T: Item>(
     mut take: impl FnMut(Vec<T>) -> Result<()>,
 ) -> Result<Option<String>> {
     match scope {
-        Scope::Namespace(namespace) => pages(client, hub, Some(namespace), query, &mut take).await.map(|()| None),
+        Scope::Namespace(namespace) => {
+            pages(client, hub, Some(namespace), query, &mut take).await.map(|()| None)
+        }
         Scope::All { explicit } => match pages(client, hub, None, query, &mut take).await {
             Err(error) if error.kind == Kind::Refused && !explicit && is_forbidden(&error) => {
                 let fallback = "default";
@@ -165,7 +169,9 @@ async fn pages<T: Item>(
         match coming {
             None => return Ok(()),
             Some(coming) => {
-                answer = coming.await.map_err(|e| Error::new(Kind::Failed, format!("the next page was lost: {e}")))??;
+                answer = coming
+                    .await
+                    .map_err(|e| Error::new(Kind::Failed, format!("the next page was lost: {e}")))??;
             }
         }
     }
@@ -217,7 +223,9 @@ pub async fn find<T: Item>(client: &Client, hub: &str, scope: &Scope, name: &str
         None => (scope.clone(), name),
     };
     if name.is_empty() || scope == Scope::Namespace(String::new()) {
-        return Err(Error::new(Kind::Usage, "a cluster's name is empty").remedy("write NAME or NAMESPACE/NAME"));
+        return Err(
+            Error::new(Kind::Usage, "a cluster's name is empty").remedy("write NAME or NAMESPACE/NAME")
+        );
     }
     let mut found = Vec::new();
     let query = Query { labels: None, name: Some(name.to_owned()) };

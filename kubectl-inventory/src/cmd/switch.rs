@@ -29,10 +29,19 @@ pub fn back(path: &PathBuf, now: SystemTime, out: &mut dyn Write) -> Result<()> 
 ///
 /// # Errors
 /// [`Kind::NotFound`] when no kubeconfig file of this shell has the context.
-pub fn hub(context: &str, paths: &[PathBuf], path: &PathBuf, now: SystemTime, out: &mut dyn Write) -> Result<()> {
+pub fn hub(
+    context: &str,
+    paths: &[PathBuf],
+    path: &PathBuf,
+    now: SystemTime,
+    out: &mut dyn Write,
+) -> Result<()> {
     if Kubeconfig::load(paths)?.context(context).is_none() {
-        return Err(Error::new(Kind::NotFound, format!("the hub's context {context} is not in this kubeconfig"))
-            .remedy("add the hub's own kubeconfig file to $KUBECONFIG"));
+        return Err(Error::new(
+            Kind::NotFound,
+            format!("the hub's context {context} is not in this kubeconfig"),
+        )
+        .remedy("add the hub's own kubeconfig file to $KUBECONFIG"));
     }
     let old = edit(path, now, |document| Ok(document.switch(context)))?;
     say(old.as_deref(), context, out);
@@ -43,5 +52,6 @@ pub fn hub(context: &str, paths: &[PathBuf], path: &PathBuf, now: SystemTime, ou
 pub fn say(old: Option<&str>, new: &str, out: &mut dyn Write) {
     use credential_exec::error::printable;
     let (old, new) = (printable(old.unwrap_or("(none)")), printable(new));
-    let _ = if old == new { writeln!(out, "context {new}") } else { writeln!(out, "context {old} → {new}") };
+    let _ =
+        if old == new { writeln!(out, "context {new}") } else { writeln!(out, "context {old} → {new}") };
 }

@@ -13,10 +13,10 @@ use crate::access::kubeconfig::{ClusterEntry, ExecEntry, render};
 use crate::access::trust::{self, Known, Remembered, Verdict};
 use crate::access::{self, endpoint};
 use crate::cli::{Global, Use};
+use crate::cmd::list::{Scope, find};
 use crate::cmd::{accounts, switch, version};
 use crate::config::Config;
 use crate::inventory::ClusterProfile;
-use crate::cmd::list::{Scope, find};
 use crate::kubeconfig_file::{self, Change, Document, Entry, Mark};
 use crate::{hub, trust_store};
 
@@ -69,7 +69,12 @@ impl UseCluster<'_> {
     }
 
     /// Of profiles of the same name in several namespaces, the only one that can be used.
-    async fn the_usable_one(&self, client: &Client, name: &str, profiles: Vec<ClusterProfile>) -> Result<Plan> {
+    async fn the_usable_one(
+        &self,
+        client: &Client,
+        name: &str,
+        profiles: Vec<ClusterProfile>,
+    ) -> Result<Plan> {
         let several = profiles.len() > 1;
         let (mut plans, mut failures) = (Vec::new(), Vec::new());
         for profile in profiles {
@@ -88,8 +93,11 @@ impl UseCluster<'_> {
         }
         let mut candidates: Vec<String> = plans.into_iter().map(|(id, _)| id).collect();
         candidates.extend(failures.into_iter().map(|(id, error)| format!("{id} ({})", error.cause)));
-        Err(Error::new(Kind::Usage, format!("{name} is the name of several profiles: {}", candidates.join(", ")))
-            .remedy("choose one with NAMESPACE/NAME or -n NAMESPACE"))
+        Err(Error::new(
+            Kind::Usage,
+            format!("{name} is the name of several profiles: {}", candidates.join(", ")),
+        )
+        .remedy("choose one with NAMESPACE/NAME or -n NAMESPACE"))
     }
 
     async fn plan(&self, client: &Client, profile: ClusterProfile, may_ask: bool) -> Result<Plan> {
@@ -100,7 +108,8 @@ impl UseCluster<'_> {
         if profile.access_providers().deprecated {
             notes.push(format!("note: the profile of {name} uses the deprecated field credentialProviders"));
         }
-        let source = accounts::choose(client, &profile, self.options.managed_serviceaccount.as_deref()).await?;
+        let source =
+            accounts::choose(client, &profile, self.options.managed_serviceaccount.as_deref()).await?;
         let namespace = accounts::user_server_namespace(client).await?;
         let agreed = self.trust(&cluster, &source, &namespace, may_ask, &mut notes)?;
         let host = endpoint::parse_server(&cluster.server).map(|server| server.host).unwrap_or_default();
@@ -124,16 +133,24 @@ impl UseCluster<'_> {
     ) -> Result<Option<Remembered>> {
         let Source::ManagedServiceAccount { cluster: managed, .. } = source else { return Ok(None) };
         let ca = sha256(&[cluster.ca_data.as_deref().unwrap_or("system")]);
-        let offer =
-            Remembered { hub: hub::fingerprint(self.hub)?, cluster: managed.clone(), server: cluster.server.clone(), ca };
+        let offer = Remembered {
+            hub: hub::fingerprint(self.hub)?,
+            cluster: managed.clone(),
+            server: cluster.server.clone(),
+            ca,
+        };
         let remembered = trust_store::load(self.env)?;
-        let known = Known { user_server_namespace, hosts: &self.config.trusted_hosts, remembered: &remembered };
+        let known =
+            Known { user_server_namespace, hosts: &self.config.trusted_hosts, remembered: &remembered };
         let question = match trust::judge(&offer, &known) {
             Verdict::Trusted => return Ok(None),
             Verdict::OtherCluster(other) => {
                 return Err(Error::new(
                     Kind::Refused,
-                    format!("the profile of {managed} publishes the address of another cluster, {other:?}: {}", cluster.server),
+                    format!(
+                        "the profile of {managed} publishes the address of another cluster, {other:?}: {}",
+                        cluster.server
+                    ),
                 )
                 .remedy("whoever wrote this profile would be given the token; ask the hub's administrator"));
             }

@@ -35,7 +35,8 @@ pub fn companion(env: &Env) -> Result<PathBuf> {
         return Ok(found.clone());
     }
     let path = env.os("PATH").unwrap_or_default();
-    let mut on_path = std::env::split_paths(&path).filter(|folder| folder.is_absolute()).map(|f| f.join(COMPANION));
+    let mut on_path =
+        std::env::split_paths(&path).filter(|folder| folder.is_absolute()).map(|f| f.join(COMPANION));
     on_path.find(|path| path.is_file()).ok_or_else(|| {
         let beside = beside.map(|path| path.display().to_string()).unwrap_or_default();
         Error::new(Kind::NotFound, format!("credential-exec is neither at {beside} nor on PATH"))

@@ -117,7 +117,10 @@ impl Accounts {
             (None, 0) if !self.without_token.is_empty() => {
                 return Err(Error::new(
                     Kind::NotFound,
-                    format!("no ManagedServiceAccount of {cluster} has a token yet: {}", self.without_token.join(", ")),
+                    format!(
+                        "no ManagedServiceAccount of {cluster} has a token yet: {}",
+                        self.without_token.join(", ")
+                    ),
                 )
                 .remedy(format!("check the managed-serviceaccount add-on agent on {cluster}")));
             }
@@ -126,8 +129,11 @@ impl Accounts {
                     .remedy("create one, or ask for permission to list them (docs/hub-setup.md), or name one with --managed-serviceaccount"));
             }
             (None, _) => {
-                return Err(Error::new(Kind::Usage, format!("{cluster} has several ManagedServiceAccounts: {}", listed()))
-                    .remedy("choose one with --managed-serviceaccount NAME"));
+                return Err(Error::new(
+                    Kind::Usage,
+                    format!("{cluster} has several ManagedServiceAccounts: {}", listed()),
+                )
+                .remedy("choose one with --managed-serviceaccount NAME"));
             }
         };
         let (cluster, account) = (cluster.to_owned(), account.to_owned());
@@ -139,12 +145,17 @@ impl Accounts {
             return Ok(Source::ManagedServiceAccount { cluster, account, secret: secret.clone() });
         }
         if self.without_token.contains(&account) {
-            return Err(Error::new(Kind::NotFound, format!("ManagedServiceAccount {cluster}/{account} has no token yet"))
-                .remedy(format!("check the managed-serviceaccount add-on agent on {cluster}")));
+            return Err(Error::new(
+                Kind::NotFound,
+                format!("ManagedServiceAccount {cluster}/{account} has no token yet"),
+            )
+            .remedy(format!("check the managed-serviceaccount add-on agent on {cluster}")));
         }
         let error = Error::new(Kind::NotFound, format!("{cluster} has no ManagedServiceAccount {account}"));
         Err(if names.is_empty() {
-            error.remedy("none can be seen; create one, or ask for permission to list them (docs/hub-setup.md)")
+            error.remedy(
+                "none can be seen; create one, or ask for permission to list them (docs/hub-setup.md)",
+            )
         } else {
             error.remedy(format!("it has {}", listed()))
         })
@@ -170,7 +181,10 @@ mod tests {
         names
             .iter()
             .map(|n| {
-                serde_json::from_value(json!({"metadata": {"name": n}, "status": {"tokenSecretRef": {"name": n}}})).unwrap()
+                serde_json::from_value(
+                    json!({"metadata": {"name": n}, "status": {"tokenSecretRef": {"name": n}}}),
+                )
+                .unwrap()
             })
             .collect()
     }
@@ -187,7 +201,9 @@ mod tests {
         let mut accounts = Accounts::default();
         accounts.add_synced(&profile(), &[secret("a-x", "u1")]);
         accounts.add_own(own(&["x"]));
-        assert!(matches!(accounts.choose(&profile(), None).unwrap(), Source::SyncedSecret { secret, .. } if secret == "a-x"));
+        assert!(
+            matches!(accounts.choose(&profile(), None).unwrap(), Source::SyncedSecret { secret, .. } if secret == "a-x")
+        );
     }
 
     #[test]

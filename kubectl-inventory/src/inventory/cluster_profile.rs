@@ -236,7 +236,9 @@ impl<C> ClusterProfile<C> {
     pub fn access_providers(&self) -> AccessProviders<'_, C> {
         let mut merged = AccessProviders { providers: Vec::new(), deprecated: false };
         let published = self.status.access_providers.iter().map(|p| (p, false));
-        for (provider, deprecated) in published.chain(self.status.credential_providers.iter().map(|p| (p, true))) {
+        for (provider, deprecated) in
+            published.chain(self.status.credential_providers.iter().map(|p| (p, true)))
+        {
             if !merged.providers.iter().any(|known| known.name == provider.name) {
                 merged.providers.push(provider);
                 merged.deprecated |= deprecated;
@@ -260,7 +262,12 @@ impl<C> ClusterProfile<C> {
     }
 
     fn property(&self, name: &str) -> Option<&str> {
-        self.status.properties.iter().find(|p| p.name == name).map(|p| p.value.as_str()).filter(|value| !value.is_empty())
+        self.status
+            .properties
+            .iter()
+            .find(|p| p.name == name)
+            .map(|p| p.value.as_str())
+            .filter(|value| !value.is_empty())
     }
 }
 
@@ -291,7 +298,9 @@ impl<C> From<&ClusterProfile<C>> for Cluster {
 }
 
 /// The field's default where the hub sent `null`.
-fn or_default<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+fn or_default<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
@@ -360,7 +369,9 @@ mod tests {
             "status": {"version": null, "properties": null, "conditions": null, "accessProviders": null,
                        "credentialProviders": [{"name": "p", "cluster": null}]}}"#;
         assert_eq!(Cluster::from(&parse(nulls)).providers, ["p"]);
-        for empty in [r#"{"metadata": {"name": "a"}}"#, r#"{"metadata": {"name": "a"}, "spec": null, "status": null}"#] {
+        for empty in
+            [r#"{"metadata": {"name": "a"}}"#, r#"{"metadata": {"name": "a"}, "spec": null, "status": null}"#]
+        {
             assert_eq!(Cluster::from(&parse(empty)), Cluster { name: "a".into(), ..Cluster::default() });
             let summary: Summary = serde_json::from_str(empty).expect("a summary");
             assert_eq!(Cluster::from(&summary).name, "a");
@@ -381,7 +392,9 @@ mod tests {
 
     #[test]
     fn the_deprecated_spelling_is_not_mentioned_where_it_adds_nothing() {
-        let profile = parse(r#"{"status": {"accessProviders": [{"name": "a"}], "credentialProviders": [{"name": "a"}]}}"#);
+        let profile = parse(
+            r#"{"status": {"accessProviders": [{"name": "a"}], "credentialProviders": [{"name": "a"}]}}"#,
+        );
         assert!(!profile.access_providers().deprecated);
     }
 

@@ -109,16 +109,18 @@ impl Document {
         let names = [entry.cluster_name.as_str(), &entry.user_name, &entry.context];
         let foreign = List::ALL.into_iter().zip(names).find(|(list, name)| self.is_foreign(*list, name));
         if let Some((list, name)) = foreign.filter(|_| !force) {
-            let cause = format!("{} {name:?} is in the kubeconfig and was not written by this plugin", list.item());
+            let cause =
+                format!("{} {name:?} is in the kubeconfig and was not written by this plugin", list.item());
             return Err(Error::new(Kind::Usage, cause)
                 .remedy("choose another name with --context-name NAME, or replace the entry with --force"));
         }
         let old = self.body(List::Contexts, &entry.context);
         let before = old.map(|context| self.standing(context));
-        let namespace = match old.filter(|body| Mark::of(body).is_some()).and_then(|body| body.get("namespace")) {
-            Some(kept) => Some(kept.clone()),
-            None => entry.namespace.as_deref().map(Node::from),
-        };
+        let namespace =
+            match old.filter(|body| Mark::of(body).is_some()).and_then(|body| body.get("namespace")) {
+                Some(kept) => Some(kept.clone()),
+                None => entry.namespace.as_deref().map(Node::from),
+            };
         let mut context = vec![("cluster".into(), names[0].into())];
         context.extend(namespace.map(|namespace| ("namespace".into(), namespace)));
         context.push(("user".into(), names[1].into()));
@@ -172,7 +174,8 @@ impl Document {
     pub fn remove(&mut self, context: &str) -> Option<Removed> {
         let body = self.body(List::Contexts, context)?;
         Mark::of(body)?;
-        let needed = [(List::Clusters, body.str("cluster").to_owned()), (List::Users, body.str("user").to_owned())];
+        let needed =
+            [(List::Clusters, body.str("cluster").to_owned()), (List::Users, body.str("user").to_owned())];
         self.items_mut(List::Contexts).retain(|item| item.str("name") != context);
         for (list, name) in needed {
             let contexts = self.items(List::Contexts).iter().filter_map(|item| item.get("context"));
@@ -252,7 +255,10 @@ impl Document {
         let account = mark.account.as_deref();
         let forms = [name(false, None), name(false, account), name(true, None), name(true, account)];
         let is_form = |context: &str| {
-            let base = context.rsplit_once('-').filter(|(_, n)| n.parse::<u32>().is_ok()).map_or(context, |(base, _)| base);
+            let base = context
+                .rsplit_once('-')
+                .filter(|(_, n)| n.parse::<u32>().is_ok())
+                .map_or(context, |(base, _)| base);
             forms.iter().any(|form| form == context || form == base)
         };
         if let Some(own) = self.ours().find(|ours| ours.mark.is_same_entry(mark) && is_form(&ours.context)) {

@@ -67,7 +67,8 @@ impl Mark {
     }
 
     pub(super) fn node(&self) -> Node {
-        let mut pairs = vec![("hub", &self.hub), ("hubContext", &self.hub_context), ("profile", &self.profile)];
+        let mut pairs =
+            vec![("hub", &self.hub), ("hubContext", &self.hub_context), ("profile", &self.profile)];
         pairs.extend(self.account.as_ref().map(|account| ("account", account)));
         pairs.push(("uid", &self.uid));
         Node::Map(pairs.into_iter().map(|(key, value)| (key.into(), value.as_str().into())).collect())

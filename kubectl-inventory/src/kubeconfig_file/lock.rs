@@ -35,8 +35,13 @@ impl Lock {
                 Ok(file) => return Ok(Self { path, file }),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => {
-                    return Err(Error::new(Kind::Failed, format!("cannot create {}: {error}", path.display()))
-                        .remedy("make the folder writable and free some space, or write elsewhere with -o FILE"));
+                    return Err(Error::new(
+                        Kind::Failed,
+                        format!("cannot create {}: {error}", path.display()),
+                    )
+                    .remedy(
+                        "make the folder writable and free some space, or write elsewhere with -o FILE",
+                    ));
                 }
             }
             let seen = modified(&path);
@@ -113,7 +118,9 @@ fn place(target: &Path, path: &Path) -> io::Result<File> {
         // A file system that knows neither exclusive renames nor hard links.
         Err(_) => {
             let mut file = match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(ErrorKind::WouldBlock.into()),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    return Err(ErrorKind::WouldBlock.into());
+                }
                 other => other?,
             };
             let _ = file.try_lock();
@@ -176,7 +183,8 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 fn busy(path: &Path, now: SystemTime) -> Error {
-    let age = modified(path).and_then(|(since, _)| now.duration_since(since).ok()).unwrap_or_default().as_secs();
+    let age =
+        modified(path).and_then(|(since, _)| now.duration_since(since).ok()).unwrap_or_default().as_secs();
     let age = match age {
         0..120 => format!("{age} s"),
         120..7200 => format!("{} min", age / 60),
@@ -189,8 +197,11 @@ fn busy(path: &Path, now: SystemTime) -> Error {
         Some(pid) => format!("process {} of this plugin", pid.trim()),
         None => "another program".to_owned(),
     };
-    Error::new(Kind::Failed, format!("the kubeconfig is locked: {} has been there for {age}, made by {holder}", path.display()))
-        .remedy("wait for the other command; if none is running, remove that file")
+    Error::new(
+        Kind::Failed,
+        format!("the kubeconfig is locked: {} has been there for {age}, made by {holder}", path.display()),
+    )
+    .remedy("wait for the other command; if none is running, remove that file")
 }
 
 #[cfg(test)]
@@ -211,7 +222,10 @@ mod tests {
     fn the_lock_is_client_gos_file_and_goes_when_done() {
         let (dir, target, path) = kubeconfig();
         let lock = Lock::take(&target, SystemTime::now(), SHORT).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap().trim_start_matches(MAGIC).trim(), std::process::id().to_string());
+        assert_eq!(
+            fs::read_to_string(&path).unwrap().trim_start_matches(MAGIC).trim(),
+            std::process::id().to_string()
+        );
         drop(lock);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
@@ -286,7 +300,8 @@ mod tests {
         sweep(&target);
         let mut left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path()).collect();
         left.sort();
-        let mut expected = vec![dir.path().join(".config2.kubectl-inventory-foreign"), living.path().to_owned()];
+        let mut expected =
+            vec![dir.path().join(".config2.kubectl-inventory-foreign"), living.path().to_owned()];
         expected.sort();
         assert_eq!(left, expected);
     }

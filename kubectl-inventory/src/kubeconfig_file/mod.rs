@@ -24,12 +24,14 @@ pub fn target(env: &Env, explicit: Option<&Path>) -> Result<PathBuf> {
         return Ok(path.to_owned());
     }
     let listed = env.os("KUBECONFIG").unwrap_or_default();
-    let listed: Vec<PathBuf> = std::env::split_paths(&listed).filter(|path| !path.as_os_str().is_empty()).collect();
+    let listed: Vec<PathBuf> =
+        std::env::split_paths(&listed).filter(|path| !path.as_os_str().is_empty()).collect();
     if let Some(path) = listed.iter().find(|path| path.exists()).or(listed.last()) {
         return Ok(path.clone());
     }
     let home = env.home().ok_or_else(|| {
-        Error::new(Kind::Usage, "neither KUBECONFIG nor HOME is set").remedy("name a file with --kubeconfig FILE")
+        Error::new(Kind::Usage, "neither KUBECONFIG nor HOME is set")
+            .remedy("name a file with --kubeconfig FILE")
     })?;
     Ok(home.join(".kube").join("config"))
 }

@@ -12,7 +12,9 @@ use std::time::{Duration, SystemTime};
 pub fn read(path: &Path) -> Result<Document> {
     match fs::read_to_string(path) {
         Ok(text) => Document::parse(&text).map_err(|error| {
-            error.context(path.display()).remedy("correct the file, or name another one with --kubeconfig FILE")
+            error
+                .context(path.display())
+                .remedy("correct the file, or name another one with --kubeconfig FILE")
         }),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Document::empty()),
         Err(error) => Err(failed("cannot read", path, &error)),
@@ -53,10 +55,14 @@ fn edit_with<T>(
     if document != before {
         let text = document.to_yaml();
         if !Document::parse(&text).is_ok_and(|again| again == document) {
-            return Err(Error::new(Kind::Failed, format!("{} holds what cannot be written back unchanged", real.display()))
-                .remedy("write to another file with -o FILE, and report this with the file's odd part"));
+            return Err(Error::new(
+                Kind::Failed,
+                format!("{} holds what cannot be written back unchanged", real.display()),
+            )
+            .remedy("write to another file with -o FILE, and report this with the file's odd part"));
         }
-        replace(&real, existing.as_ref(), text.as_bytes()).map_err(|error| failed("cannot write", &real, &error))?;
+        replace(&real, existing.as_ref(), text.as_bytes())
+            .map_err(|error| failed("cannot write", &real, &error))?;
     }
     Ok(outcome)
 }
@@ -236,7 +242,13 @@ mod tests {
     fn an_error_never_quotes_the_files_secrets() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config");
-        for text in ["users:\n- token: SECRET\n  x: [\n", "a: \"SECRET", "a: *SECRET", "SECRET: SECRET: SECRET", "SECRET"] {
+        for text in [
+            "users:\n- token: SECRET\n  x: [\n",
+            "a: \"SECRET",
+            "a: *SECRET",
+            "SECRET: SECRET: SECRET",
+            "SECRET",
+        ] {
             fs::write(&path, text).unwrap();
             let error = put(&path, "cluster1").unwrap_err();
             assert!(!error.one_line().contains("SECRET"), "{error}");
@@ -260,7 +272,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a").join("b").join("config");
         put(&path, "cluster1").unwrap();
-        assert_eq!((mode(&path), mode(&dir.path().join("a")), mode(&dir.path().join("a/b"))), (0o600, 0o700, 0o700));
+        assert_eq!(
+            (mode(&path), mode(&dir.path().join("a")), mode(&dir.path().join("a/b"))),
+            (0o600, 0o700, 0o700)
+        );
         for kept in [0o640, 0o644, 0o600] {
             fs::set_permissions(&path, fs::Permissions::from_mode(kept)).unwrap();
             put(&path, &format!("cluster-{kept}")).unwrap();
@@ -272,7 +287,8 @@ mod tests {
     #[test]
     fn a_link_stays_a_link_and_a_dangling_ones_target_is_created() {
         let dir = tempfile::tempdir().unwrap();
-        let (link, middle, real) = (dir.path().join("config"), dir.path().join("middle"), dir.path().join("sub/real"));
+        let (link, middle, real) =
+            (dir.path().join("config"), dir.path().join("middle"), dir.path().join("sub/real"));
         link_to("middle", &link);
         link_to("sub/real", &middle);
         for name in ["cluster1", "cluster2"] {

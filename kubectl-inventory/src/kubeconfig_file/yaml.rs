@@ -71,12 +71,6 @@ impl Node {
         }
     }
 
-    pub(super) fn unset(&mut self, key: &str) {
-        if let Self::Map(pairs) = self {
-            pairs.retain(|(k, _)| k.text() != Some(key));
-        }
-    }
-
     fn weight(&self) -> usize {
         16 + match self {
             Self::Plain(text) | Self::Text(text) => text.len(),
@@ -119,16 +113,23 @@ pub(super) fn parse(text: &str) -> Result<Option<Node>> {
     let mut anchors: HashMap<usize, Node> = HashMap::new();
     let mut budget = ALIAS_BUDGET;
     for event in Parser::new_from_str_with_options(text, options) {
-        let (event, span) =
-            event.map_err(|e| refused(e.marker().line(), format!("{}, column {}", e.info(), e.marker().col() + 1)))?;
+        let (event, span) = event.map_err(|e| {
+            refused(e.marker().line(), format!("{}, column {}", e.info(), e.marker().col() + 1))
+        })?;
         let line = span.start.line();
         let (node, anchor) = match event {
             Event::DocumentStart(..) if root.is_some() => {
-                return Err(refused(line, "a second YAML document begins here; kubectl reads only the first"));
+                return Err(refused(
+                    line,
+                    "a second YAML document begins here; kubectl reads only the first",
+                ));
             }
-            Event::Scalar(value, style, anchor, tag) => (scalar(&value, style, tag.as_deref(), line)?, anchor),
+            Event::Scalar(value, style, anchor, tag) => {
+                (scalar(&value, style, tag.as_deref(), line)?, anchor)
+            }
             Event::Alias(id) => {
-                let node = anchors.get(&id).ok_or_else(|| refused(line, "an alias within its own anchor"))?.clone();
+                let node =
+                    anchors.get(&id).ok_or_else(|| refused(line, "an alias within its own anchor"))?.clone();
                 budget = budget
                     .checked_sub(node.weight())
                     .ok_or_else(|| refused(line, "aliases expand to more than 16 MiB"))?;
@@ -170,7 +171,9 @@ pub(super) fn parse(text: &str) -> Result<Option<Node>> {
                         merge(merged, more);
                     }
                 }
-                (Some(Node::Plain(word)), _) if word == "<<" => return Err(refused(line, "`<<` wants a mapping")),
+                (Some(Node::Plain(word)), _) if word == "<<" => {
+                    return Err(refused(line, "`<<` wants a mapping"));
+                }
                 (Some(key), node) => pairs.push((key, node)),
             },
         }
@@ -220,7 +223,9 @@ fn is_word(text: &str) -> bool {
 
 fn collection_tag(tag: Option<&Tag>, expected: &str, line: usize) -> Result<()> {
     match tag {
-        Some(tag) if tag.original() != "!" && tag.core_suffix() != Some(expected) => Err(unknown_tag(tag, line)),
+        Some(tag) if tag.original() != "!" && tag.core_suffix() != Some(expected) => {
+            Err(unknown_tag(tag, line))
+        }
         _ => Ok(()),
     }
 }
@@ -317,7 +322,9 @@ fn quote(out: &mut String, text: &str) {
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
             '\r' => out.push_str("\\r"),
-            ' '..='~' | '\u{a0}'..='\u{2027}' | '\u{202a}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}' => out.push(c),
+            ' '..='~' | '\u{a0}'..='\u{2027}' | '\u{202a}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}' => {
+                out.push(c)
+            }
             '\u{10000}'.. => out.push(c),
             other => out.push_str(&format!("\\u{:04x}", u32::from(other))),
         }
@@ -342,12 +349,86 @@ mod tests {
     #[test]
     fn text_that_yaml_1_1_takes_for_something_else_is_quoted() {
         let traps = [
-            "y", "Y", "n", "N", "yes", "Yes", "YES", "no", "No", "NO", "on", "On", "ON", "off", "Off", "OFF", "true",
-            "True", "TRUE", "false", "null", "Null", "NULL", "~", "", "=", "<<", "1e3", "1E3", "0o7", "012", "0x1F",
-            "0b1", "1_000", "190:20:30", "2001-01-01", "2001-12-14t21:59:43.10-05:00", ".5", "5.", "+1", "-1", ".inf",
-            "-.Inf", ".nan", "*a", "&a", "!a", "%a", "@a", "`a", "#a", "a #b", "a: b", "a:", "- a", "-", "--- a", "...",
-            "? a", "| a", "> a", "[a", "{a", "]", "}", ",", "'a'", "\"a\"", " a", "a ", "a\nb", "a\tb", "\u{85}",
-            "\u{2028}", "\u{feff}", "\u{7f}", "\u{fffe}", "é", "10.0.0.1", "1",
+            "y",
+            "Y",
+            "n",
+            "N",
+            "yes",
+            "Yes",
+            "YES",
+            "no",
+            "No",
+            "NO",
+            "on",
+            "On",
+            "ON",
+            "off",
+            "Off",
+            "OFF",
+            "true",
+            "True",
+            "TRUE",
+            "false",
+            "null",
+            "Null",
+            "NULL",
+            "~",
+            "",
+            "=",
+            "<<",
+            "1e3",
+            "1E3",
+            "0o7",
+            "012",
+            "0x1F",
+            "0b1",
+            "1_000",
+            "190:20:30",
+            "2001-01-01",
+            "2001-12-14t21:59:43.10-05:00",
+            ".5",
+            "5.",
+            "+1",
+            "-1",
+            ".inf",
+            "-.Inf",
+            ".nan",
+            "*a",
+            "&a",
+            "!a",
+            "%a",
+            "@a",
+            "`a",
+            "#a",
+            "a #b",
+            "a: b",
+            "a:",
+            "- a",
+            "-",
+            "--- a",
+            "...",
+            "? a",
+            "| a",
+            "> a",
+            "[a",
+            "{a",
+            "]",
+            "}",
+            ",",
+            "'a'",
+            "\"a\"",
+            " a",
+            "a ",
+            "a\nb",
+            "a\tb",
+            "\u{85}",
+            "\u{2028}",
+            "\u{feff}",
+            "\u{7f}",
+            "\u{fffe}",
+            "é",
+            "10.0.0.1",
+            "1",
         ];
         for trap in traps {
             for shape in [json!({"key": trap}), json!({trap: "v"}), json!([trap])] {
@@ -360,14 +441,32 @@ mod tests {
 
     #[test]
     fn ordinary_names_addresses_and_base64_need_no_quotes() {
-        for text in ["cluster1@hub", "https://spoke.example:6443/a", "LS0tLS1CRUdJTg==", "/usr/local/bin/x", "a-b_c.d"] {
+        for text in [
+            "cluster1@hub",
+            "https://spoke.example:6443/a",
+            "LS0tLS1CRUdJTg==",
+            "/usr/local/bin/x",
+            "a-b_c.d",
+        ] {
             assert_eq!(write(&Node::from(&json!({ "key": text }))), format!("key: {text}\n"));
         }
     }
 
     #[test]
     fn what_may_be_a_number_or_a_boolean_stays_as_it_is_spelt() {
-        for text in ["no", "On", "012", "0o7", "1_000", "1e3", "12345678901234567890123", "0x1F", "~", ".inf", "190:20:30"] {
+        for text in [
+            "no",
+            "On",
+            "012",
+            "0o7",
+            "1_000",
+            "1e3",
+            "12345678901234567890123",
+            "0x1F",
+            "~",
+            ".inf",
+            "190:20:30",
+        ] {
             assert_eq!(write(&read(&format!("key: {text}\n"))), format!("key: {text}\n"));
         }
         assert_eq!(write(&read("key:\n")), "key: null\n");
@@ -398,14 +497,25 @@ mod tests {
             let row = vec![format!("*a{}", i - 1); 10].join(",");
             bomb.push_str(&format!("a{i}: &a{i} [{row}]\n"));
         }
-        for text in [bomb, "[".repeat(100_000), "a: &a [*a]\n".into(), "a: 1\n---\nb: 2\n".into(), "? [a]\n: b\n".into()] {
+        for text in [
+            bomb,
+            "[".repeat(100_000),
+            "a: &a [*a]\n".into(),
+            "a: 1\n---\nb: 2\n".into(),
+            "? [a]\n: b\n".into(),
+        ] {
             let error = parse(&text).err().expect("a refusal");
             assert!(error.cause.starts_with("line "), "{error}");
         }
     }
 
     fn any_value() -> impl Strategy<Value = Value> {
-        let text = prop_oneof![".*", "[-+.0-9eExob_:~=<]{0,6}", "[ \n\t#:'\"\\[\\]{},&*!|>%@`?-]{0,5}", "(?s).{0,200}"];
+        let text = prop_oneof![
+            ".*",
+            "[-+.0-9eExob_:~=<]{0,6}",
+            "[ \n\t#:'\"\\[\\]{},&*!|>%@`?-]{0,5}",
+            "(?s).{0,200}"
+        ];
         let leaf = prop_oneof![
             Just(Value::Null),
             any::<bool>().prop_map(Value::from),
@@ -417,7 +527,8 @@ mod tests {
         leaf.prop_recursive(5, 60, 6, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
-                prop::collection::vec((".{0,20}", inner), 0..6).prop_map(|pairs| Value::Object(pairs.into_iter().collect())),
+                prop::collection::vec((".{0,20}", inner), 0..6)
+                    .prop_map(|pairs| Value::Object(pairs.into_iter().collect())),
             ]
         })
     }

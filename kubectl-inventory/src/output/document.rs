@@ -65,7 +65,9 @@ impl List {
                 "\n    ],\n    \"kind\": \"List\",\n",
                 "    \"metadata\": {\n        \"resourceVersion\": \"\"\n    }\n}\n"
             ),
-            (Syntax::Yaml, true) => "apiVersion: v1\nitems: []\nkind: List\nmetadata:\n  resourceVersion: \"\"\n",
+            (Syntax::Yaml, true) => {
+                "apiVersion: v1\nitems: []\nkind: List\nmetadata:\n  resourceVersion: \"\"\n"
+            }
             (Syntax::Yaml, false) => "kind: List\nmetadata:\n  resourceVersion: \"\"\n",
         };
         out.write_all(text.as_bytes())
@@ -140,13 +142,17 @@ mod tests {
         let json: Value = serde_json::from_str(&list(Syntax::Json, &[])).expect("JSON");
         let yaml: Value = serde_saphyr::from_str(&list(Syntax::Yaml, &[])).expect("YAML");
         assert_eq!(json, yaml);
-        assert_eq!(json, serde_json::json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": []}));
+        assert_eq!(
+            json,
+            serde_json::json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": []})
+        );
     }
 
     #[test]
     fn one_object_is_printed_by_itself() {
         let mut out = Vec::new();
-        object(Syntax::Json, &raw(r#"{"kind":"X","metadata":{"name":"a","managedFields":[]}}"#), &mut out).expect("written");
+        object(Syntax::Json, &raw(r#"{"kind":"X","metadata":{"name":"a","managedFields":[]}}"#), &mut out)
+            .expect("written");
         let json = "{\n    \"kind\": \"X\",\n    \"metadata\": {\n        \"name\": \"a\"\n    }\n}\n";
         assert_eq!(String::from_utf8_lossy(&out), json);
     }

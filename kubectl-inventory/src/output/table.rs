@@ -119,7 +119,15 @@ impl Table {
             columns.extend(WIDE_COLUMNS);
         }
         let widths = columns.iter().map(|column| column.header().len()).collect();
-        Self { now, columns, widths, text: String::new(), ends: Vec::new(), namespace: None, several_namespaces: false }
+        Self {
+            now,
+            columns,
+            widths,
+            text: String::new(),
+            ends: Vec::new(),
+            namespace: None,
+            several_namespaces: false,
+        }
     }
 
     /// Adds a row.
@@ -315,17 +323,37 @@ mod tests {
     fn columns_line_up_under_wide_characters() {
         let wide = Cluster { clusterset: Some("東京".into()), ..cluster1() };
         let table = print(&[wide, cluster1()], false, Look::default());
-        let columns: Vec<_> = table.lines().map(|line| line.split("open-").next().unwrap_or("").width()).collect();
+        let columns: Vec<_> =
+            table.lines().map(|line| line.split("open-").next().unwrap_or("").width()).collect();
         assert_eq!(columns[1], columns[2], "{table}");
     }
 
     #[test]
     fn ages_are_worded_as_kubectl_words_them() {
         let cases = [
-            (-5, "<invalid>"), (-1, "0s"), (0, "0s"), (119, "119s"), (120, "2m"), (185, "3m5s"), (599, "9m59s"),
-            (600, "10m"), (10_799, "179m"), (10_800, "3h"), (10_860, "3h1m"), (28_799, "7h59m"), (28_800, "8h"),
-            (172_799, "47h"), (172_800, "2d"), (273_600, "3d4h"), (691_199, "7d23h"), (691_200, "8d"),
-            (63_071_999, "729d"), (63_072_000, "2y"), (65_664_000, "2y30d"), (252_288_000, "8y"), (999_999_999, "31y"),
+            (-5, "<invalid>"),
+            (-1, "0s"),
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (185, "3m5s"),
+            (599, "9m59s"),
+            (600, "10m"),
+            (10_799, "179m"),
+            (10_800, "3h"),
+            (10_860, "3h1m"),
+            (28_799, "7h59m"),
+            (28_800, "8h"),
+            (172_799, "47h"),
+            (172_800, "2d"),
+            (273_600, "3d4h"),
+            (691_199, "7d23h"),
+            (691_200, "8d"),
+            (63_071_999, "729d"),
+            (63_072_000, "2y"),
+            (65_664_000, "2y30d"),
+            (252_288_000, "8y"),
+            (999_999_999, "31y"),
         ];
         for (seconds, words) in cases {
             let then = Timestamp::from_second(now().as_second() - seconds).expect("a time");

@@ -50,32 +50,3 @@ fn a_dropped_control_plane_leaves_no_process() {
         assert!(rustix::process::test_kill_process(pid).is_err(), "process {pid:?} is still there");
     }
 }
-
-#[test]
-fn zz_measure() {
-    let t = std::time::Instant::now();
-    let (hub, spoke) = ControlPlane::start_two("hub", "spoke").unwrap().unwrap();
-    eprintln!("two: {:?}", t.elapsed());
-    let t = std::time::Instant::now();
-    let j = Joined::join(&hub, &spoke, "cluster1", "dev").unwrap();
-    eprintln!("join: {:?}", t.elapsed());
-    for pid in hub.pids() {
-        eprintln!(
-            "{:?}",
-            std::fs::read_to_string(format!("/proc/{pid}/status"))
-                .unwrap()
-                .lines()
-                .filter(|l| l.starts_with("Vm") && (l.contains("RSS") || l.contains("HWM")))
-                .collect::<Vec<_>>()
-        );
-    }
-    let t = std::time::Instant::now();
-    let one = ControlPlane::start("one").unwrap().unwrap();
-    eprintln!("one: {:?}", t.elapsed());
-    drop(one);
-    std::fs::create_dir_all("/tmp/cpx").unwrap();
-    std::fs::write("/tmp/cpx/hub", hub.kubeconfig(&hub.token("viewer"))).unwrap();
-    std::fs::write("/tmp/cpx/hubcert", hub.kubeconfig_with_certificate()).unwrap();
-    std::fs::write("/tmp/cpx/spoke", spoke.kubeconfig(&j.token().unwrap())).unwrap();
-    std::thread::sleep(std::time::Duration::from_secs(60));
-}
