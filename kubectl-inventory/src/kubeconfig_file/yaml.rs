@@ -211,7 +211,7 @@ fn plain(value: &str) -> Node {
         && value.contains(|c: char| c.is_ascii_alphanumeric())
         && !value.ends_with(':');
     match value {
-        "" => Node::Plain("null".into()),
+        "" | "~" => Node::Plain("null".into()),
         _ if number || is_word(value) || value == "<<" => Node::Plain(value.into()),
         _ => value.into(),
     }
@@ -463,13 +463,13 @@ mod tests {
             "1e3",
             "12345678901234567890123",
             "0x1F",
-            "~",
             ".inf",
             "190:20:30",
         ] {
             assert_eq!(write(&read(&format!("key: {text}\n"))), format!("key: {text}\n"));
         }
         assert_eq!(write(&read("key:\n")), "key: null\n");
+        assert_eq!(write(&read("key: ~\n")), "key: null\n");
         assert_eq!(write(&read("key: 'no'\n")), "key: \"no\"\n");
     }
 

@@ -129,12 +129,66 @@ mod tests {
 
     #[test]
     fn a_json_list_has_kubectls_form() {
-        insta::assert_snapshot!(list(Syntax::Json, &[A, r#"{"metadata":{"name":"b"}}"#]), @"");
+        insta::assert_snapshot!(list(Syntax::Json, &[A, r#"{"metadata":{"name":"b"}}"#]), @r#"
+        {
+            "apiVersion": "v1",
+            "items": [
+                {
+                    "apiVersion": "multicluster.x-k8s.io/v1alpha1",
+                    "kind": "ClusterProfile",
+                    "metadata": {
+                        "name": "a",
+                        "uid": "u"
+                    },
+                    "spec": {
+                        "list": [],
+                        "none": null,
+                        "n": 1.5
+                    },
+                    "status": {
+                        "text": "\u001b[31m\nline \"two\"",
+                        "on": "yes",
+                        "number": "0123"
+                    }
+                },
+                {
+                    "metadata": {
+                        "name": "b"
+                    }
+                }
+            ],
+            "kind": "List",
+            "metadata": {
+                "resourceVersion": ""
+            }
+        }
+        "#);
     }
 
     #[test]
     fn a_yaml_list_has_kubectls_form() {
-        insta::assert_snapshot!(list(Syntax::Yaml, &[A, r#"{"metadata":{"name":"b"}}"#]), @"");
+        insta::assert_snapshot!(list(Syntax::Yaml, &[A, r#"{"metadata":{"name":"b"}}"#]), @r#"
+        apiVersion: v1
+        items:
+        - apiVersion: multicluster.x-k8s.io/v1alpha1
+          kind: ClusterProfile
+          metadata:
+            name: a
+            uid: u
+          spec:
+            list: []
+            none: null
+            "n": 1.5
+          status:
+            text: "\e[31m\nline \"two\""
+            "on": "yes"
+            number: "0123"
+        - metadata:
+            name: b
+        kind: List
+        metadata:
+          resourceVersion: ""
+        "#);
     }
 
     #[test]

@@ -274,18 +274,30 @@ mod tests {
 
     #[test]
     fn the_default_table_looks_like_kubectls() {
-        insta::assert_snapshot!(print(&[cluster1(), bare()], false, Look::default()), @"");
+        insta::assert_snapshot!(print(&[cluster1(), bare()], false, Look::default()), @r#"
+        NAME                         HEALTHY   JOINED   VERSION   CLUSTERSET   MANAGER                   AGE
+        cluster1                     True      False    v1.34.1   prod         open-cluster-management   3d4h
+        a-cluster-that-says-little   Unknown   <none>   <none>    <none>       <none>                    <unknown>
+        "#);
     }
 
     #[test]
     fn the_wide_table_adds_columns_at_the_end() {
-        insta::assert_snapshot!(print(&[cluster1(), bare()], true, Look::default()), @"");
+        insta::assert_snapshot!(print(&[cluster1(), bare()], true, Look::default()), @r#"
+        NAME                         HEALTHY   JOINED   VERSION   CLUSTERSET   MANAGER                   AGE         DISPLAY NAME   PROVIDERS
+        cluster1                     True      False    v1.34.1   prod         open-cluster-management   3d4h        Berlin         open-cluster-management,google
+        a-cluster-that-says-little   Unknown   <none>   <none>    <none>       <none>                    <unknown>   <none>         <none>
+        "#);
     }
 
     #[test]
     fn namespaces_show_when_asked_for_or_when_there_are_several() {
         let elsewhere = Cluster { namespace: "team-a".into(), ..cluster1() };
-        insta::assert_snapshot!(print(&[cluster1(), elsewhere], false, Look::default()), @"");
+        insta::assert_snapshot!(print(&[cluster1(), elsewhere], false, Look::default()), @r#"
+        NAME       NAMESPACE           HEALTHY   JOINED   VERSION   CLUSTERSET   MANAGER                   AGE
+        cluster1   cluster-inventory   True      False    v1.34.1   prod         open-cluster-management   3d4h
+        cluster1   team-a              True      False    v1.34.1   prod         open-cluster-management   3d4h
+        "#);
         let asked = print(&[cluster1()], false, Look { namespaces: true, ..Look::default() });
         assert!(asked.starts_with("NAME       NAMESPACE           HEALTHY"), "{asked}");
     }
