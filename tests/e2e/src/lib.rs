@@ -1,3 +1,5 @@
 //! The sealed environment in which the real binaries are run.
 
+pub mod binaries;
 pub mod controlplane;
+pub mod sealed;
