@@ -1,0 +1,10 @@
+//! The real binaries, run as a person and as kubectl would, against the embedded fleet.
+
+mod cache;
+mod credential;
+mod get;
+mod hubs;
+mod kubeconfig;
+mod kubectl;
+mod security;
+mod use_cluster;
