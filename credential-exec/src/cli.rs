@@ -66,10 +66,10 @@ struct Flags {
     #[arg(long, value_name = "NAME")]
     secret: Option<String>,
     /// Seconds that reading from the hub may take; a hub login that asks a person gets 5 minutes
-    #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_TIMEOUT.as_secs())]
+    #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_TIMEOUT.as_secs(), value_parser = seconds)]
     timeout: u64,
     /// Seconds for which a cached token is used without asking the hub again
-    #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_MAX_AGE.as_secs())]
+    #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_MAX_AGE.as_secs(), value_parser = seconds)]
     max_age: u64,
     /// Neither read nor write the token cache
     #[arg(long)]
@@ -231,4 +231,9 @@ impl Flags {
             no_cache: self.no_cache,
         })
     }
+}
+
+/// A number of seconds, with or without its unit.
+fn seconds(text: &str) -> std::result::Result<u64, String> {
+    text.strip_suffix('s').unwrap_or(text).parse().map_err(|_| format!("{text:?} is not a number of seconds"))
 }

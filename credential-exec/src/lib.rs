@@ -84,7 +84,12 @@ fn answer(args: &[OsString], env: &Env, warnings: &mut Vec<String>) -> Result<Ve
         Asked::Request(request) => Job::of_request(*request, &info, env)?,
         Asked::DropIn(drop_in) => Job::of_drop_in(*drop_in, &info, env)?,
     };
-    let cold = Cold { args, env, slot: slot.as_ref(), again, renewal };
+    let mode = match (renewal, by_kubectl && !info.interactive) {
+        (true, _) => Mode::Background,
+        (false, true) => Mode::WithoutStdin,
+        (false, false) => Mode::Foreground,
+    };
+    let cold = Cold { args, env, slot: slot.as_ref(), again, renewal, mode };
     let outcome = cold.run(&job).map_err(|e| e.context(job.whence()))?;
     if by_kubectl && let (Some(slot), Some(parent)) = (&slot, os::parent()) {
         slot.answered_before(parent);
@@ -191,6 +196,7 @@ struct Cold<'a> {
     slot: Option<&'a Slot>,
     again: bool,
     renewal: bool,
+    mode: Mode,
 }
 
 struct Outcome {
@@ -268,7 +274,7 @@ impl Cold<'_> {
         let chain = guard::enter(&key::sha256(&own_args)[..16], self.env)?;
         let options = hub::client::Options {
             deadline: job.request.timeout,
-            mode: if self.renewal { Mode::Background } else { Mode::Foreground },
+            mode: self.mode,
             user_agent: concat!("credential-exec/", env!("CARGO_PKG_VERSION")).to_owned(),
             extra_env: vec![(guard::VARIABLE.to_owned(), chain)],
             gzip: false,

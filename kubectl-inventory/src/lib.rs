@@ -18,7 +18,7 @@ use std::path::Path;
 use clap::Parser;
 use clap::error::ErrorKind;
 use credential_exec::env::Env;
-use credential_exec::error::{Kind, Result};
+use credential_exec::error::{Error, Kind, Result};
 use credential_exec::hub::Kubeconfig;
 
 use cli::{Cache, Cli, Verb};
@@ -59,21 +59,23 @@ fn dispatch(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut dy
         Verb::Get(options) => {
             let config = Config::load(env)?;
             let hub = hub::choose(global, &config, env)?;
-            hub::runtime()?.block_on(async {
-                let client = hub::connect(&hub, global, env).await?;
-                let get = cmd::get::GetOptions {
-                    names: options.names.clone(),
-                    all_namespaces: options.all_namespaces,
-                    namespace: global.namespace.clone(),
-                    context_namespace: hub.namespace.clone(),
-                    config_namespace: config.namespace.clone(),
-                    selector: options.selector.clone(),
-                    output: options.output.unwrap_or_default(),
-                    no_headers: options.no_headers,
-                    color,
-                };
-                cmd::get::run(&get, &hub.context, &client, env, out, err).await
-            })
+            hub::runtime()?
+                .block_on(async {
+                    let client = hub::connect(&hub, global, env).await?;
+                    let get = cmd::get::GetOptions {
+                        names: options.names.clone(),
+                        all_namespaces: options.all_namespaces,
+                        namespace: global.namespace.clone(),
+                        context_namespace: hub.namespace.clone(),
+                        config_namespace: config.namespace.clone(),
+                        selector: options.selector.clone(),
+                        output: options.output.unwrap_or_default(),
+                        no_headers: options.no_headers,
+                        color,
+                    };
+                    cmd::get::run(&get, &hub.context, &client, env, out, err).await
+                })
+                .map_err(|error| at(&hub.context, error))
         }
         Verb::Use(options) => {
             let config = Config::load(env)?;
@@ -88,7 +90,18 @@ fn dispatch(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut dy
                 return cmd::switch::hub(&hub.context, &paths, &target, env.clock(), out);
             };
             let job = cmd::use_cluster::UseCluster { options, global, config: &config, env, hub: &hub };
-            hub::runtime()?.block_on(job.run(name, out, err))
+            hub::runtime()?.block_on(job.run(name, out, err)).map_err(|error| at(&hub.context, error))
         }
+    }
+}
+
+/// An error of the network says which hub was not reached; one of the hub's own answers does not
+/// need it.
+fn at(hub: &str, error: Error) -> Error {
+    match error.kind {
+        Kind::Unreachable if !error.cause.starts_with("hub context ") => {
+            error.context(format_args!("hub context {hub}"))
+        }
+        _ => error,
     }
 }

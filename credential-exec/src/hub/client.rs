@@ -369,14 +369,16 @@ impl Answer {
             .remedy("check the cluster-proxy add-on of that cluster");
         }
         let said = if line.is_empty() { String::new() } else { format!(": {line}") };
-        let (kind, meaning) = match *status {
-            StatusCode::NOT_FOUND => (Kind::NotFound, "does not serve this"),
-            StatusCode::FORBIDDEN => (Kind::Refused, "refuses"),
-            StatusCode::TOO_MANY_REQUESTS => (Kind::Unreachable, "is overloaded"),
-            status if status.is_server_error() => (Kind::Unreachable, "is in trouble"),
-            _ => (Kind::Unreachable, "does not answer like a Kubernetes API"),
+        let (kind, meaning, remedy) = match *status {
+            StatusCode::NOT_FOUND => (Kind::NotFound, "does not serve this", "check the hub's address"),
+            StatusCode::FORBIDDEN => (Kind::Refused, "refuses", "ask the hub's administrator"),
+            StatusCode::TOO_MANY_REQUESTS => (Kind::Unreachable, "is overloaded", "try again in a while"),
+            status if status.is_server_error() => {
+                (Kind::Unreachable, "is in trouble", "try again, then look at the hub's API server")
+            }
+            _ => (Kind::Unreachable, "does not answer like a Kubernetes API", "check the hub's address"),
         };
-        Error::new(kind, format!("{server} {meaning} ({status}){said}"))
+        Error::new(kind, format!("{server} {meaning} ({status}){said}")).remedy(remedy)
     }
 }
 

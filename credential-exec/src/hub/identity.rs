@@ -29,6 +29,8 @@ const PLUGIN_LIMIT: Duration = Duration::from_secs(300);
 pub enum Mode {
     /// A command that a person, or kubectl for one, runs: a plugin may ask.
     Foreground,
+    /// The same, but stdin is not ours to give: a plugin may open a browser, and not read an answer.
+    WithoutStdin,
     /// A process nobody looks at: a plugin gets no stdin and must not ask.
     Background,
 }
@@ -247,7 +249,7 @@ async fn run_plugin(
     command.envs(extra_env.iter().map(|(name, value)| (name, value)));
     command.env("KUBERNETES_EXEC_INFO", exec_info(hub, exec, interactive)?.to_string());
     command.stdin(if interactive { Stdio::inherit() } else { Stdio::null() });
-    command.stderr(if mode == Mode::Foreground { Stdio::inherit() } else { Stdio::null() });
+    command.stderr(if mode == Mode::Background { Stdio::null() } else { Stdio::inherit() });
     command.stdout(Stdio::piped()).kill_on_drop(true);
 
     let named = format!("the hub's login command {:?}", exec.command);
@@ -582,6 +584,7 @@ mod tests {
             env.stdin_is_terminal = true;
             let hub = hub("https://hub", None);
             assert!(interactive(&hub, &answer("{}"), &env, Mode::Foreground).unwrap());
+            assert!(!interactive(&hub, &answer("{}"), &env, Mode::WithoutStdin).unwrap());
             assert!(!interactive(&hub, &answer("{}"), &env, Mode::Background).unwrap());
         }
 

@@ -18,6 +18,15 @@ const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=met
 /// What [`Accounts::choose`] says; where nothing can be seen, the hub's own reason.
 pub async fn choose(client: &Client, profile: &ClusterProfile, wanted: Option<&str>) -> Result<Source> {
     let (namespace, cluster) = (&profile.metadata.namespace, profile.managed_cluster());
+    if !is_name(cluster) {
+        let cause = format!("the profile of {} says it is cluster {cluster:?}", profile.metadata.name);
+        return Err(Error::new(Kind::Refused, format!("{cause}, which is no name"))
+            .remedy("ask the cluster's manager to correct the label open-cluster-management.io/cluster-name"));
+    }
+    if let Some(account) = wanted.filter(|account| !is_name(account)) {
+        return Err(Error::new(Kind::Usage, format!("{account:?} is no name of a ManagedServiceAccount"))
+            .remedy("use the name that `kubectl get managedserviceaccounts` shows"));
+    }
     let mut accounts = Accounts::default();
     let mut hidden = None;
 
@@ -58,6 +67,13 @@ pub async fn choose(client: &Client, profile: &ClusterProfile, wanted: Option<&s
         (Kind::NotFound, Some(hidden)) if accounts.without_token.is_empty() => hidden,
         _ => error,
     })
+}
+
+/// Whether this can be the name of an object: it becomes a part of paths.
+fn is_name(name: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    name.chars().all(inner) && edge(name.chars().next()) && edge(name.chars().last()) && !name.contains("..")
 }
 
 /// Reads something that the caller may not be allowed to see, or that is not there. The reason why

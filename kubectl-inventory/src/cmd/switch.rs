@@ -1,7 +1,7 @@
 //! `use -` and `use --hub`: contexts that exist already.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use credential_exec::error::{Error, Kind, Result};
@@ -13,7 +13,7 @@ use crate::kubeconfig_file::edit;
 ///
 /// # Errors
 /// [`Kind::NotFound`] when there is none.
-pub fn back(path: &PathBuf, now: SystemTime, out: &mut dyn Write) -> Result<()> {
+pub fn back(path: &Path, now: SystemTime, out: &mut dyn Write) -> Result<()> {
     let (old, new) = edit(path, now, |document| {
         let previous = document.previous().map(str::to_owned).ok_or_else(|| {
             Error::new(Kind::NotFound, format!("{} remembers no context before this one", path.display()))
@@ -32,7 +32,7 @@ pub fn back(path: &PathBuf, now: SystemTime, out: &mut dyn Write) -> Result<()> 
 pub fn hub(
     context: &str,
     paths: &[PathBuf],
-    path: &PathBuf,
+    path: &Path,
     now: SystemTime,
     out: &mut dyn Write,
 ) -> Result<()> {

@@ -137,11 +137,11 @@ impl Document {
                     let new = entry.cluster.get(key).and_then(|value| value.as_str()).unwrap_or_default();
                     (old != new).then(|| (old, new.to_owned()))
                 };
-                Change::Updated(Update {
+                Change::Updated(Box::new(Update {
                     server: differs("server", old.server),
                     ca: differs("certificate-authority-data", old.ca),
                     was: old.mark.filter(|mark| !mark.is_same_entry(&entry.mark)),
-                })
+                }))
             }
         })
     }

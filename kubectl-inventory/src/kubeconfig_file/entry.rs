@@ -98,7 +98,7 @@ pub enum Change {
     /// The context is new.
     Added,
     /// The context was there and is different now.
-    Updated(Update),
+    Updated(Box<Update>),
     /// The file says all of it already.
     Unchanged,
 }

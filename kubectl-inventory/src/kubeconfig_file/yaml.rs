@@ -454,18 +454,9 @@ mod tests {
 
     #[test]
     fn what_may_be_a_number_or_a_boolean_stays_as_it_is_spelt() {
-        for text in [
-            "no",
-            "On",
-            "012",
-            "0o7",
-            "1_000",
-            "1e3",
-            "12345678901234567890123",
-            "0x1F",
-            ".inf",
-            "190:20:30",
-        ] {
+        for text in
+            ["no", "On", "012", "0o7", "1_000", "1e3", "12345678901234567890123", "0x1F", ".inf", "190:20:30"]
+        {
             assert_eq!(write(&read(&format!("key: {text}\n"))), format!("key: {text}\n"));
         }
         assert_eq!(write(&read("key:\n")), "key: null\n");
@@ -504,7 +495,7 @@ mod tests {
             "a: 1\n---\nb: 2\n".into(),
             "? [a]\n: b\n".into(),
         ] {
-            let error = parse(&text).err().expect("a refusal");
+            let error = parse(&text).expect_err("a refusal");
             assert!(error.cause.starts_with("line "), "{error}");
         }
     }

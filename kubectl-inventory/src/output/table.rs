@@ -166,10 +166,10 @@ impl Table {
         Ok(())
     }
 
-    fn line<'a>(
+    fn line(
         &self,
         look: Look,
-        cells: &mut dyn Iterator<Item = &'a str>,
+        cells: &mut dyn Iterator<Item = &str>,
         color: bool,
         out: &mut dyn Write,
     ) -> io::Result<()> {

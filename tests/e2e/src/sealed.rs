@@ -197,7 +197,10 @@ pub fn token(answer: &str) -> String {
 pub fn plugin_line(user: &Value) -> Vec<String> {
     let exec = &user["user"]["exec"];
     let args = exec["args"].as_array().into_iter().flatten();
-    std::iter::once(&exec["command"]).chain(args).map(|word| word.as_str().expect("text").to_owned()).collect()
+    std::iter::once(&exec["command"])
+        .chain(args)
+        .map(|word| word.as_str().expect("text").to_owned())
+        .collect()
 }
 
 /// The named entry of a kubeconfig's list.

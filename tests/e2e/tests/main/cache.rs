@@ -237,7 +237,8 @@ fn what_is_kept_is_for_the_user_alone_under_any_umask() {
     }
 
     // Readable by others: not used, and not made use of.
-    let entry = files(&sealed.cache()).into_iter().find(|f| f.extension().is_some_and(|e| e == "json")).unwrap();
+    let entry =
+        files(&sealed.cache()).into_iter().find(|f| f.extension().is_some_and(|e| e == "json")).unwrap();
     fs::set_permissions(&entry, fs::Permissions::from_mode(0o644)).unwrap();
     fleet.hub().clear_log();
     sealed.token(CONTEXT);

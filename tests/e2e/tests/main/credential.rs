@@ -88,8 +88,6 @@ fn a_hub_that_accepts_and_never_answers_ends_in_time() {
     let fleet = Fleet::builder().spokes(1).start();
     let sealed = Sealed::at(&fleet);
     sealed.inventory(&["use", "cluster1"]).ok();
-    let config = sealed.read(".kube/config");
-    assert!(config.contains("10s") || config.contains("\"timeout\":10") || !config.contains("timeout"));
     for silent in ["handshake", "answer"] {
         forget(&sealed);
         match silent {
@@ -102,7 +100,8 @@ fn a_hub_that_accepts_and_never_answers_ends_in_time() {
         let mut line = sealed.plugin_line(CONTEXT);
         line.push("--timeout=1s".to_owned());
         let started = Instant::now();
-        let ran = run(sealed.command(&line[0]).args(&line[1..]).env("KUBERNETES_EXEC_INFO", exec_info("v1", None)));
+        let ran =
+            run(sealed.command(&line[0]).args(&line[1..]).env("KUBERNETES_EXEC_INFO", exec_info("v1", None)));
         let said = ran.fails(5);
         assert!(started.elapsed() < Duration::from_secs(9), "{silent}: it took its default time");
         assert_eq!(said.lines().count(), 1, "{said}");
@@ -116,13 +115,19 @@ fn a_failure_is_one_line_with_cluster_hub_cause_and_next_step() {
     for (fault, code) in [
         (Fault::Unauthorized, 4),
         (Fault::Forbidden, 4),
-        (Fault::Status(404, r#"{"kind":"Status","reason":"NotFound","message":"secrets \"x\" not found"}"#.into()), 3),
-        (Fault::Status(500, "oops".into()), 1),
+        (
+            Fault::Status(
+                404,
+                r#"{"kind":"Status","reason":"NotFound","message":"secrets \"x\" not found"}"#.into(),
+            ),
+            3,
+        ),
+        (Fault::Status(500, "oops".into()), 5),
         (Fault::PlainText(502, "proxy to anp-proxy-server failed".into()), 5),
         (Fault::TooManyRequests { retry_after: 30, times: 9 }, 5),
         (Fault::Truncated, 5),
         (Fault::Close, 5),
-        (Fault::NotJson, 1),
+        (Fault::NotJson, 5),
     ] {
         forget(&sealed);
         fleet.hub().clear_faults();
@@ -276,14 +281,15 @@ fn it_runs_without_a_path_and_where_nothing_can_be_written() {
 }
 
 #[test]
-fn a_closed_stdout_is_no_panic_and_no_success() {
+fn a_closed_pipe_is_no_panic_and_no_success() {
     let fleet = Fleet::builder().spokes(1).start();
     let sealed = used(&fleet);
     let line = sealed.plugin_line(CONTEXT);
-    let mut closed = sealed.command("/bin/sh");
-    closed.args(["-c", r#""$@" >&-; echo "code $?" >&2"#, "sh"]).args(line);
-    let ran = run(closed.stdout(Stdio::null()));
-    assert!(!ran.stderr.contains("panicked") && !ran.stderr.contains("code 0"), "{ran:?}");
+    let mut child = sealed.command(&line[0]);
+    let mut child = child.args(&line[1..]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), &*ended.stderr), (Some(1), &b""[..]));
 }
 
 #[test]
