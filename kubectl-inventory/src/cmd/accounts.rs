@@ -20,8 +20,9 @@ pub async fn choose(client: &Client, profile: &ClusterProfile, wanted: Option<&s
     let (namespace, cluster) = (&profile.metadata.namespace, profile.managed_cluster());
     if !is_name(cluster) {
         let cause = format!("the profile of {} says it is cluster {cluster:?}", profile.metadata.name);
-        return Err(Error::new(Kind::Refused, format!("{cause}, which is no name"))
-            .remedy("ask the cluster's manager to correct the label open-cluster-management.io/cluster-name"));
+        return Err(Error::new(Kind::Refused, format!("{cause}, which is no name")).remedy(
+            "ask the cluster's manager to correct the label open-cluster-management.io/cluster-name",
+        ));
     }
     if let Some(account) = wanted.filter(|account| !is_name(account)) {
         return Err(Error::new(Kind::Usage, format!("{account:?} is no name of a ManagedServiceAccount"))
@@ -44,7 +45,7 @@ pub async fn choose(client: &Client, profile: &ClusterProfile, wanted: Option<&s
             if let Some(secrets) =
                 read::<List<SecretMetadata>>(client, &path, METADATA_LIST, &mut hidden).await?
             {
-                accounts.add_synced(profile, &secrets.items);
+                accounts.add_synced(profile, &secrets.items());
             }
         }
     }
@@ -54,7 +55,7 @@ pub async fn choose(client: &Client, profile: &ClusterProfile, wanted: Option<&s
         let own =
             read::<List<ManagedServiceAccount>>(client, &path, "application/json", &mut own_hidden).await?;
         let listed = own.is_some();
-        accounts.add_own(own.map(|list| list.items).unwrap_or_default());
+        accounts.add_own(own.map(List::items).unwrap_or_default());
         if !listed && let Some(account) = wanted {
             let path = format!("/api/v1/namespaces/{cluster}/secrets/{account}");
             if read::<SecretMetadata>(client, &path, METADATA, &mut own_hidden).await?.is_some() {

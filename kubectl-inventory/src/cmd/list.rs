@@ -65,8 +65,7 @@ impl Item for Box<RawValue> {
 
 #[derive(Deserialize)]
 struct Page<T> {
-    #[serde(default = "Vec::new")]
-    items: Vec<T>,
+    items: Option<Vec<T>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -158,7 +157,7 @@ async fn pages<T: Item>(
         });
         // Lets the next request leave before this page keeps the processor busy.
         tokio::task::yield_now().await;
-        let mut items = answer.json::<Page<T>>("ClusterProfiles")?.items;
+        let mut items = answer.json::<Page<T>>("ClusterProfiles")?.items.unwrap_or_default();
         if restarted {
             items.retain(|item| item.key() > last_key);
         }

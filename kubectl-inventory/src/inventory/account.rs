@@ -19,8 +19,14 @@ pub const SYNCED_LABEL: &str = "authentication.open-cluster-management.io/synced
 /// A list of objects.
 #[derive(Deserialize)]
 pub struct List<T> {
-    /// The objects.
-    pub items: Vec<T>,
+    items: Option<Vec<T>>,
+}
+
+impl<T> List<T> {
+    /// The objects; a real API server writes `null` for none of them.
+    pub fn items(self) -> Vec<T> {
+        self.items.unwrap_or_default()
+    }
 }
 
 /// A ManagedServiceAccount.

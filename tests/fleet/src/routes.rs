@@ -151,6 +151,8 @@ fn list(inner: &Inner, request: &Request, form: Form) -> Answer {
         }
         Form::Metadata => {
             let items: Vec<Value> = objects.map(table::metadata).collect();
+            // As the real API server: an empty list of this form has no items at all.
+            let items = if items.is_empty() { Value::Null } else { items.into() };
             Answer::json(
                 200,
                 &json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",

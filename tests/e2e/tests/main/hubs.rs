@@ -28,10 +28,10 @@ fn every_kind_of_login_works() {
     let files = Sealed::empty();
     let certificate = fleet.client_certificate("viewer");
     let token_file = files.write("token", &format!("{}\n", fleet.viewer_token()));
-    let cert_file = files.write("cert", &certificate.pem);
+    let cert_file = files.write("cert", &certificate.cert_pem);
     let key_file = files.write("key", &certificate.key_pem);
     let password = fleet.password("viewer");
-    let (pem, key) = (STANDARD.encode(&certificate.pem), STANDARD.encode(&certificate.key_pem));
+    let (pem, key) = (STANDARD.encode(&certificate.cert_pem), STANDARD.encode(&certificate.key_pem));
     for (user, how) in [
         (json!({"token": fleet.viewer_token()}), Authorization::Bearer),
         (json!({"tokenFile": token_file}), Authorization::Bearer),
@@ -66,7 +66,11 @@ echo '{{"apiVersion":"client.authentication.k8s.io/{version}","kind":"ExecCreden
             "apiVersion": format!("client.authentication.k8s.io/{version}"), "command": "/bin/sh",
             "args": [script], "interactiveMode": "Never"}});
         sealed.write(".kube/config", &config.to_string());
-        let runs = || std::mem::take(&mut std::fs::read_to_string(sealed.path("runs")).unwrap_or_default()).lines().count();
+        let runs = || {
+            std::mem::take(&mut std::fs::read_to_string(sealed.path("runs")).unwrap_or_default())
+                .lines()
+                .count()
+        };
         sealed.inventory(&["use", "cluster1"]).ok();
         assert_eq!(runs(), 1, "{version}");
         assert_eq!(sealed.token("cluster1@hub"), fleet.token("cluster1", "inventory"));
@@ -111,7 +115,9 @@ fn a_hub_certificate_of_every_shape_is_accepted_when_it_is_the_one_given() {
 
 #[test]
 fn an_expired_a_misnamed_and_a_clients_certificate_are_refused_in_every_shape() {
-    for shape in [CertShape::LeafAndSigner, CertShape::LoneLeaf, CertShape::SelfSignedCaTrue, CertShape::ProperCa] {
+    for shape in
+        [CertShape::LeafAndSigner, CertShape::LoneLeaf, CertShape::SelfSignedCaTrue, CertShape::ProperCa]
+    {
         for (what, spec) in [
             ("expired", CertSpec { expired: true, ..shape.into() }),
             ("misnamed", CertSpec { names: vec!["elsewhere.example".into()], ..shape.into() }),
@@ -148,7 +154,7 @@ fn a_hub_over_plain_http_gets_no_token() {
     let fleet = Fleet::builder().start();
     let mut config = fleet.kubeconfig();
     config["clusters"][0]["cluster"] = json!({"server": format!("http://{address}")});
-    let ran = Sealed::with(&config).inventory(&["get"]);
+    let ran = Sealed::with(&config).inventory(&["get", "--request-timeout", "3s"]);
     assert_ne!(ran.code, 0);
     let _ = TcpStream::connect(address);
     let text = seen.join().unwrap().unwrap_or_default();
@@ -244,7 +250,10 @@ fn a_spoke_may_be_a_hub_itself_but_no_circle_forks() {
     let mut config = sealed.config();
     let middle = fleet.kubeconfig()["clusters"][0]["cluster"].clone();
     config["clusters"].as_array_mut().unwrap().push(json!({"name": "lower", "cluster": middle}));
-    config["contexts"].as_array_mut().unwrap().push(json!({"name": "lower", "context": {"cluster": "lower", "user": "middle"}}));
+    config["contexts"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"name": "lower", "context": {"cluster": "lower", "user": "middle"}}));
     sealed.write(".kube/config", &config.to_string());
     sealed.inventory(&["use", "cluster1", "--context", "lower"]).ok();
     assert_eq!(token(&run(&mut sealed.plugin("cluster1@lower")).ok()), fleet.token("cluster1", "inventory"));

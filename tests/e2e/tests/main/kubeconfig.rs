@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 fn the_same_name_from_two_hubs_gives_distinct_entries() {
     let (one, two) = (Fleet::builder().spokes(1).start(), Fleet::builder().spokes(1).start());
     let mut config = one.kubeconfig();
-    let other = two.kubeconfig().to_string().replace(r#""hub""#, r#""hub2""#).replace(r#""viewer""#, r#""viewer2""#);
+    let other =
+        two.kubeconfig().to_string().replace(r#""hub""#, r#""hub2""#).replace(r#""viewer""#, r#""viewer2""#);
     let other: Value = serde_json::from_str(&other).unwrap();
     for list in ["clusters", "users", "contexts"] {
         let more = other[list].as_array().unwrap().clone();
@@ -64,7 +65,10 @@ fn missing_files_of_the_list_are_skipped_and_all_missing_are_named() {
     assert_eq!(sealed.config()["current-context"], "cluster1@hub", "the first that exists is written");
     let mut command = sealed.inventory_command(&["get"]);
     let said = run(command.env("KUBECONFIG", "/nowhere/a:/nowhere/b"));
-    assert!(said.code != 0 && said.stderr.contains("/nowhere/a") && said.stderr.contains("/nowhere/b"), "{said:?}");
+    assert!(
+        said.code != 0 && said.stderr.contains("/nowhere/a") && said.stderr.contains("/nowhere/b"),
+        "{said:?}"
+    );
 }
 
 #[test]
@@ -98,9 +102,13 @@ fn a_namespace_and_foreign_extensions_of_a_context_stay_and_nothing_else_does() 
     let sealed = Sealed::at(&fleet);
     sealed.inventory(&["use", "cluster1"]).ok();
     let mut config = sealed.config();
-    for item in config["contexts"].as_array_mut().unwrap().iter_mut().filter(|c| c["name"] == "cluster1@hub") {
+    for item in config["contexts"].as_array_mut().unwrap().iter_mut().filter(|c| c["name"] == "cluster1@hub")
+    {
         item["context"]["namespace"] = json!("my-team");
-        item["context"]["extensions"].as_array_mut().unwrap().push(json!({"name": "k9s", "extension": {"a": 1}}));
+        item["context"]["extensions"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"name": "k9s", "extension": {"a": 1}}));
     }
     for item in config["users"].as_array_mut().unwrap().iter_mut().filter(|c| c["name"] == "cluster1@hub") {
         item["user"]["token"] = json!("stale");

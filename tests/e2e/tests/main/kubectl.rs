@@ -13,8 +13,10 @@ fn kubectl_versions() {
     for kubectl in kubectls() {
         let sealed = Sealed::at(&fleet);
         let version = run(sealed.command(&kubectl).args(["version", "--client", "-o", "json"])).ok();
-        let minor = version.split("\"minor\": \"").nth(1).and_then(|text| text.split('"').next()).unwrap_or_default();
-        let minor: u32 = minor.trim_end_matches('+').parse().unwrap_or_else(|_| panic!("no minor in {version}"));
+        let minor =
+            version.split("\"minor\": \"").nth(1).and_then(|text| text.split('"').next()).unwrap_or_default();
+        let minor: u32 =
+            minor.trim_end_matches('+').parse().unwrap_or_else(|_| panic!("no minor in {version}"));
         let api = if minor < 22 { "v1beta1" } else { "v1" };
         sealed.inventory(&["use", "cluster1", "--exec-api-version", api]).ok();
         let ask = |args: &[&str]| run(sealed.command(&kubectl).args(args));
@@ -22,8 +24,9 @@ fn kubectl_versions() {
         assert!(namespaces.contains("namespace/kube-system"), "1.{minor}: {namespaces}");
         assert!(ask(&["get", "pods", "-A"]).ok().contains("coredns"), "1.{minor}");
         assert!(ask(&["get", "nodes"]).ok().contains("Ready"), "1.{minor}");
-        let manifest = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"big"},"data":{"k":"LONG"}}"#
-            .replace("LONG", &"x".repeat(150_000));
+        let manifest =
+            r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"big"},"data":{"k":"LONG"}}"#
+                .replace("LONG", &"x".repeat(150_000));
         let mut apply = sealed.command(&kubectl);
         apply.args(["apply", "--validate=false", "-f", "-"]);
         let said = run_with_input(&mut apply, manifest.as_bytes()).ok();
@@ -106,13 +109,12 @@ fn the_demo_runs_with_and_without_kubectl_and_leaves_nothing() {
     }
     for kubectl in paths {
         let with = !kubectl.is_empty();
-        // The linker and git of the system, without its kubectl.
+        // The compiler and all else of the system, without its kubectl.
         let tools = sealed.path(if with { "tools-with" } else { "tools" });
         std::fs::create_dir(&tools).unwrap();
-        for name in ["cc", "ld", "sh", "env", "git"] {
-            let program = std::path::Path::new("/usr/bin").join(name);
-            if program.exists() {
-                std::os::unix::fs::symlink(program, tools.join(name)).unwrap();
+        for program in std::fs::read_dir("/usr/bin").unwrap().flatten() {
+            if program.file_name() != "kubectl" {
+                std::os::unix::fs::symlink(program.path(), tools.join(program.file_name())).unwrap();
             }
         }
         let path = std::env::join_paths(kubectl.into_iter().chain([cargo.clone(), tools])).unwrap();
@@ -123,7 +125,8 @@ fn the_demo_runs_with_and_without_kubectl_and_leaves_nothing() {
             }
         }
         let home = std::env::var_os("HOME").unwrap_or_default();
-        let cargo_home = std::env::var_os("CARGO_HOME").unwrap_or_else(|| std::path::Path::new(&home).join(".cargo").into());
+        let cargo_home = std::env::var_os("CARGO_HOME")
+            .unwrap_or_else(|| std::path::Path::new(&home).join(".cargo").into());
         command.env("CARGO_HOME", cargo_home).env("CARGO", env!("CARGO"));
         let ran = run(command.env("PATH", path).env("TMPDIR", &temp).stdin(Stdio::null()));
         assert_eq!(ran.code, 0, "with kubectl: {with}: {ran:#?}");

@@ -96,7 +96,10 @@ fn a_copy_of_another_profile_or_of_another_account_is_refused() {
         .account(
             "cluster1",
             "inventory",
-            AccountSpec { subject: Some("system:serviceaccount:kube-system:root".into()), ..AccountSpec::default() },
+            AccountSpec {
+                subject: Some("system:serviceaccount:kube-system:root".into()),
+                ..AccountSpec::default()
+            },
         )
         .start();
     let sealed = Sealed::at(&fleet);
@@ -117,8 +120,11 @@ fn a_copy_of_another_profile_or_of_another_account_is_refused() {
 #[test]
 fn a_server_that_is_not_ocms_gets_the_accounts_own_token_only_when_trusted() {
     let account = AccountSpec { synced: false, ..AccountSpec::default() };
-    let fleet = Fleet::builder().spokes(2).account("cluster1", "inventory", account.clone())
-        .account("cluster2", "inventory", account).start();
+    let fleet = Fleet::builder()
+        .spokes(2)
+        .account("cluster1", "inventory", account.clone())
+        .account("cluster2", "inventory", account)
+        .start();
     let sealed = Sealed::at(&fleet);
     let said = sealed.inventory(&["use", "cluster1"]).fails(4);
     assert!(said.contains("--trust-server") && said.contains(&fleet.server_url("cluster1")), "{said}");
@@ -152,8 +158,14 @@ fn a_hub_that_is_not_the_one_pinned_is_refused_and_both_are_named() {
     assert!(other.hub().log().is_empty() && fleet.hub().log().iter().all(|l| l.user == "viewer"));
 
     // The pinned file gone: the same hub is found by its fingerprint.
-    sealed.write("other/config", &fleet.kubeconfig().to_string().replace(r#""name":"hub""#, r#""name":"renamed""#)
-        .replace(r#""cluster":"hub""#, r#""cluster":"renamed""#));
+    sealed.write(
+        "other/config",
+        &fleet
+            .kubeconfig()
+            .to_string()
+            .replace(r#""name":"hub""#, r#""name":"renamed""#)
+            .replace(r#""cluster":"hub""#, r#""cluster":"renamed""#),
+    );
     let mut line = sealed.plugin_line("cluster1@hub");
     fs::remove_file(sealed.kubeconfig()).unwrap();
     let mut command = sealed.command(line.remove(0));

@@ -102,7 +102,9 @@ fn the_only_account_is_taken_and_several_are_offered() {
         .start();
     let sealed = Sealed::at(&fleet);
     let said = sealed.inventory(&["use", "cluster1"]).fails(2);
-    assert!(said.contains("admin") && said.contains("inventory") && said.contains("--managed-serviceaccount"));
+    assert!(
+        said.contains("admin") && said.contains("inventory") && said.contains("--managed-serviceaccount")
+    );
     for flag in ["--managed-serviceaccount", "--service-account", "--sa"] {
         sealed.inventory(&["use", "cluster1", flag, "admin", "--context-name", "c"]).ok();
         assert_eq!(sealed.token("c"), fleet.token("cluster1", "admin"));
@@ -153,7 +155,10 @@ fn what_a_profile_may_not_ask_for_is_refused_with_the_reason() {
     edit_provider(&fleet, |cluster| cluster["insecure-skip-tls-verify"] = json!(true));
     sealed.inventory(&["use", "cluster1", "--allow-insecure"]).ok();
     let cluster = &sealed.entry("clusters", "cluster1@hub")["cluster"];
-    assert_eq!((&cluster["insecure-skip-tls-verify"], &cluster["certificate-authority-data"]), (&json!(true), &Value::Null));
+    assert_eq!(
+        (&cluster["insecure-skip-tls-verify"], &cluster["certificate-authority-data"]),
+        (&json!(true), &Value::Null)
+    );
 }
 
 #[test]
@@ -164,7 +169,10 @@ fn no_ca_means_the_systems_roots() {
         cluster.as_object_mut().unwrap().remove("certificate-authority-data");
     });
     sealed.inventory(&["use", "cluster1"]).ok();
-    assert_eq!(sealed.entry("clusters", "cluster1@hub")["cluster"]["certificate-authority-data"], Value::Null);
+    assert_eq!(
+        sealed.entry("clusters", "cluster1@hub")["cluster"]["certificate-authority-data"],
+        Value::Null
+    );
 }
 
 #[test]
@@ -187,8 +195,11 @@ fn a_changed_server_or_ca_is_shown() {
 #[test]
 fn each_missing_part_of_ocm_has_its_own_message() {
     // Without managed-serviceaccount.
-    let fleet = Fleet::builder().spokes(1).edit("cluster1", |c| c.accounts.clear())
-        .without("authentication.open-cluster-management.io").start();
+    let fleet = Fleet::builder()
+        .spokes(1)
+        .edit("cluster1", |c| c.accounts.clear())
+        .without("authentication.open-cluster-management.io")
+        .start();
     let no_accounts = Sealed::at(&fleet).inventory(&["use", "cluster1"]).fails(3);
     assert!(no_accounts.contains("managed-serviceaccount"), "{no_accounts}");
 

@@ -22,6 +22,12 @@ pub(crate) async fn binaries() -> io::Result<PathBuf> {
     let workspace = PathBuf::from(manifest).join("../../Cargo.toml");
     say("building kubectl-inventory and credential-exec\n")?;
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // What cargo told this program of its own package would make build scripts run again.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("CARGO_PKG_") || name == "CARGO_MANIFEST_DIR" {
+            build.env_remove(name);
+        }
+    }
     build.args(["build", "--locked", "--profile", profile, "--manifest-path"]).arg(workspace);
     if let Some(target) = binaries.parent() {
         build.arg("--target-dir").arg(target);
