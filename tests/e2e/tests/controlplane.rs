@@ -69,7 +69,7 @@ fn other_clients(sealed: &Sealed) {
     }
     let _ = rustls::crypto::ring::default_provider().install_default();
     let config = sealed.read(".kube/config");
-    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let namespaces = runtime.block_on(async {
         let config = kube::config::Kubeconfig::from_yaml(&config).unwrap();
         let config = kube::Config::from_custom_kubeconfig(config, &Default::default()).await.unwrap();

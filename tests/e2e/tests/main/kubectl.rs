@@ -73,7 +73,7 @@ fn a_client_of_client_go_works_in_every_certificate_shape() {
 fn kube_works_with_a_signer_and_not_with_a_lone_leaf() {
     use k8s_openapi::api::core::v1::Namespace;
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for (shape, works) in
         [(CertShape::LeafAndSigner, true), (CertShape::ProperCa, true), (CertShape::LoneLeaf, false)]
     {
