@@ -31,38 +31,37 @@ pub async fn choose(client: &Client, profile: &ClusterProfile, wanted: Option<&s
     let mut accounts = Accounts::default();
     let mut hidden = None;
 
-    let synced_label = SYNCED_LABEL.replace('/', "%2F");
-    match wanted {
+    let path = format!("{API}/namespaces/{cluster}/managedserviceaccounts?limit=500");
+    let own = read::<List<ManagedServiceAccount>>(client, &path, "application/json", &mut hidden).await?;
+    let listed = own.is_some();
+    accounts.add_own(own.map(List::items).unwrap_or_default());
+    match wanted.or(accounts.only()).map(str::to_owned) {
         Some(account) => {
             let path = format!("/api/v1/namespaces/{namespace}/secrets/{cluster}-{account}");
-            if let Some(secret) = read::<SecretMetadata>(client, &path, METADATA, &mut hidden).await? {
-                accounts.add_synced(profile, &[secret]);
+            if let Some(copy) = read::<SecretMetadata>(client, &path, METADATA, &mut hidden).await? {
+                accounts.add_synced(profile, &[copy]);
             }
-        }
-        None => {
-            let path =
-                format!("/api/v1/namespaces/{namespace}/secrets?labelSelector={synced_label}&limit=500");
-            if let Some(secrets) =
-                read::<List<SecretMetadata>>(client, &path, METADATA_LIST, &mut hidden).await?
-            {
-                accounts.add_synced(profile, &secrets.items());
-            }
-        }
-    }
-    if !wanted.is_some_and(|account| accounts.synced.contains(account)) {
-        let mut own_hidden = None;
-        let path = format!("{API}/namespaces/{cluster}/managedserviceaccounts?limit=500");
-        let own =
-            read::<List<ManagedServiceAccount>>(client, &path, "application/json", &mut own_hidden).await?;
-        let listed = own.is_some();
-        accounts.add_own(own.map(List::items).unwrap_or_default());
-        if !listed && let Some(account) = wanted {
             let path = format!("/api/v1/namespaces/{cluster}/secrets/{account}");
-            if read::<SecretMetadata>(client, &path, METADATA, &mut own_hidden).await?.is_some() {
-                accounts.own.push((account.to_owned(), account.to_owned()));
+            if !listed
+                && !accounts.synced.contains(&account)
+                && read::<SecretMetadata>(client, &path, METADATA, &mut hidden).await?.is_some()
+            {
+                accounts.own.push((account.clone(), account));
             }
         }
-        hidden = own_hidden.or(hidden);
+        // Where the accounts cannot be seen, their copies may be.
+        None if accounts.own.is_empty() && accounts.without_token.is_empty() => {
+            let label = SYNCED_LABEL.replace('/', "%2F");
+            let path = format!("/api/v1/namespaces/{namespace}/secrets?labelSelector={label}&limit=500");
+            let mut not_listed = None;
+            if let Some(copies) =
+                read::<List<SecretMetadata>>(client, &path, METADATA_LIST, &mut not_listed).await?
+            {
+                accounts.add_synced(profile, &copies.items());
+            }
+            hidden = hidden.or(not_listed);
+        }
+        None => {}
     }
     accounts.choose(profile, wanted).map_err(|error| match (error.kind, hidden) {
         (Kind::NotFound, Some(hidden)) if accounts.without_token.is_empty() => hidden,

@@ -104,6 +104,14 @@ impl Accounts {
         }
     }
 
+    /// The account that has a token, if it is the only one.
+    pub fn only(&self) -> Option<&str> {
+        match self.own.as_slice() {
+            [(name, _)] => Some(name),
+            _ => None,
+        }
+    }
+
     fn names(&self) -> BTreeSet<&str> {
         self.synced.iter().map(String::as_str).chain(self.own.iter().map(|(name, _)| name.as_str())).collect()
     }

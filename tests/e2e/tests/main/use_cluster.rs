@@ -115,6 +115,28 @@ fn the_only_account_is_taken_and_several_are_offered() {
     assert!(said.contains("ManagedServiceAccount"), "{said}");
 }
 
+/// The rights that docs/hub-setup.md gives: no list of Secrets, and each Secret by its name.
+#[test]
+fn the_rights_that_the_documents_ask_for_are_enough() {
+    let fleet = Fleet::builder().spokes(1).start();
+    let secret = |r: &fleet::Request| r.key.resource == "secrets";
+    let copy =
+        |r: &fleet::Request| r.key.namespace == "cluster-inventory" && r.key.name == "cluster1-inventory";
+    fleet.hub().forbid(move |r| secret(r) && !(r.verb == "get" && copy(r)));
+    let sealed = Sealed::at(&fleet);
+    sealed.inventory(&["use", "cluster1"]).ok();
+    assert_eq!(sealed.token("cluster1@hub"), fleet.token("cluster1", "inventory"));
+
+    // Accounts that may not be listed can be named, or seen by their copies.
+    fleet.hub().forbid(|r| r.key.resource == "managedserviceaccounts");
+    let said = sealed.inventory(&["use", "cluster1"]).fails(4);
+    assert!(said.contains("managedserviceaccounts"), "{said}");
+    sealed.inventory(&["use", "cluster1", "--sa", "inventory"]).ok();
+    fleet.hub().allow_all();
+    fleet.hub().forbid(|r| r.key.resource == "managedserviceaccounts");
+    sealed.inventory(&["use", "cluster1"]).ok();
+}
+
 #[test]
 fn it_writes_elsewhere_when_told_to() {
     let fleet = Fleet::builder().spokes(1).start();
