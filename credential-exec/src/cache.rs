@@ -7,7 +7,6 @@
 //! answered: one that asks again had its token refused) and `.renewed` (the last background renewal).
 
 use std::fs::File;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -104,10 +103,7 @@ impl Cache {
 
     /// The slot of a question, if there is a cache at all.
     pub fn slot(&self, asked: &str) -> Option<Slot> {
-        let mut hasher = DefaultHasher::new();
-        asked.hash(&mut hasher);
-        let name = format!("{:016x}", hasher.finish());
-        Some(Slot { dir: self.dir()?, name, asked: asked.to_owned() })
+        Some(Slot { dir: self.dir()?, name: short_hash(asked), asked: asked.to_owned() })
     }
 
     fn dir(&self) -> Option<PathBuf> {
@@ -151,13 +147,22 @@ impl Cache {
     }
 }
 
+/// FNV-1a, 64 bits, in hex.
+fn short_hash(text: &str) -> String {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for &byte in text.as_bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    let digit = |shift: u32| char::from(b"0123456789abcdef"[(hash >> shift & 15) as usize]);
+    (0..16).rev().map(|place| digit(place * 4)).collect()
+}
+
 fn is_of(profile: &str, wanted: &str) -> bool {
     profile == wanted || profile.split_once('/').is_some_and(|(_, name)| name == wanted)
 }
 
 fn read_wire(path: &Path) -> Option<Wire> {
-    let mut text = Vec::new();
-    os::open_private(path).ok()?.take(1 << 20).read_to_end(&mut text).ok()?;
+    let text = os::read_private(path, 1 << 20).ok()?;
     serde_json::from_slice::<Wire>(&text).ok().filter(|wire| wire.version == VERSION)
 }
 
@@ -171,7 +176,7 @@ pub struct Slot {
 
 impl Slot {
     fn path(&self, extension: &str) -> PathBuf {
-        self.dir.join(format!("{}.{extension}", self.name))
+        self.dir.join([&self.name, ".", extension].concat())
     }
 
     /// The entry, if there is a sound one for exactly this question.
@@ -218,8 +223,7 @@ impl Slot {
     /// The hub failure of less than two seconds ago.
     pub fn failure(&self, now_ms: i64) -> Option<Error> {
         os::check_private_dir(&self.dir).ok()?;
-        let mut text = Vec::new();
-        os::open_private(&self.path("failed")).ok()?.take(1 << 16).read_to_end(&mut text).ok()?;
+        let text = os::read_private(&self.path("failed"), 1 << 16).ok()?;
         let failure: Failure = serde_json::from_slice(&text).ok()?;
         let recent = (0..FAILURE_LIFE_MS).contains(&(now_ms - failure.at_ms));
         recent.then(|| Error {

@@ -233,7 +233,15 @@ impl Flags {
     }
 }
 
+/// A year, in seconds: what is longer means no limit.
+const LONGEST: u64 = 365 * 86_400;
+
 /// A number of seconds, with or without its unit.
 fn seconds(text: &str) -> std::result::Result<u64, String> {
-    text.strip_suffix('s').unwrap_or(text).parse().map_err(|_| format!("{text:?} is not a number of seconds"))
+    let seconds: u64 = text
+        .strip_suffix('s')
+        .unwrap_or(text)
+        .parse()
+        .map_err(|_| format!("{text:?} is not a number of seconds"))?;
+    Ok(seconds.min(LONGEST))
 }

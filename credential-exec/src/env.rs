@@ -7,6 +7,14 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+/// Whether stdin is a terminal; without the standard library's handle, which brings a buffer of 8 KiB.
+fn stdin_is_terminal() -> bool {
+    #[cfg(unix)]
+    return rustix::stdio::stdin().is_terminal();
+    #[cfg(not(unix))]
+    std::io::stdin().is_terminal()
+}
+
 /// The surroundings of one run.
 #[derive(Clone, Debug)]
 pub struct Env {
@@ -20,7 +28,7 @@ pub struct Env {
 impl Env {
     /// The real surroundings. Variables are looked up when asked for.
     pub fn real() -> Self {
-        Self { vars: None, now: SystemTime::now(), stdin_is_terminal: std::io::stdin().is_terminal() }
+        Self { vars: None, now: SystemTime::now(), stdin_is_terminal: stdin_is_terminal() }
     }
 
     /// Surroundings made of these variables alone, at the epoch, without a terminal.

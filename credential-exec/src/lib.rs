@@ -15,7 +15,7 @@ pub mod request;
 mod source;
 mod token;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
@@ -31,7 +31,7 @@ use request::{CredentialRequest, HubPin, ProfileRef, Source};
 pub use token::{Claims, Credential};
 
 /// Set for the run that renews a cache entry in the background.
-const RENEWAL: &str = "KUBECTL_INVENTORY_RENEWAL";
+pub(crate) const RENEWAL: &str = "KUBECTL_INVENTORY_RENEWAL";
 
 /// The longest wait for another run that asks the hub: it may be waiting for a person to log in.
 const LOCK_LIMIT: Duration = Duration::from_secs(310);
@@ -56,9 +56,9 @@ pub fn run(args: &[OsString], env: &Env, stdout: &mut dyn Write, stderr: &mut dy
 }
 
 fn answer(args: &[OsString], env: &Env, warnings: &mut Vec<String>) -> Result<Vec<u8>> {
-    let info = env.os("KUBERNETES_EXEC_INFO").map(|text| text.to_string_lossy().into_owned());
+    let info = env.os("KUBERNETES_EXEC_INFO");
     let by_kubectl = info.is_some();
-    let info = ExecInfo::parse(info.as_deref())?;
+    let info = ExecInfo::parse(info.as_ref().map(|text| text.as_encoded_bytes()))?;
     let renewal = env.os(RENEWAL).is_some();
     let use_cache = !args.iter().any(|arg| arg == "--no-cache");
     let slot = if use_cache { Cache::of(env).slot(&question(args, &info, env)) } else { None };
@@ -77,21 +77,34 @@ fn answer(args: &[OsString], env: &Env, warnings: &mut Vec<String>) -> Result<Ve
             return Ok(protocol::answer(info.api_version, &entry.credential));
         }
     }
-
-    let Cli { asked, verbose } = cli::parse(args)?;
-    let job = match asked {
-        Asked::Text(text) => return Ok(text.into_bytes()),
-        Asked::Request(request) => Job::of_request(*request, &info, env)?,
-        Asked::DropIn(drop_in) => Job::of_drop_in(*drop_in, &info, env)?,
-    };
     let mode = match (renewal, by_kubectl && !info.interactive) {
         (true, _) => Mode::Background,
         (false, true) => Mode::WithoutStdin,
         (false, false) => Mode::Foreground,
     };
     let cold = Cold { args, env, slot: slot.as_ref(), again, renewal, mode };
+    ask_hub(&cold, &info, by_kubectl, warnings)
+}
+
+/// What the cache alone could not answer. Kept apart from the warm way, which would else carry this
+/// one's weight: each page of code or stack that a short run touches is felt.
+#[cold]
+#[inline(never)]
+fn ask_hub(
+    cold: &Cold<'_>,
+    info: &ExecInfo,
+    by_kubectl: bool,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<u8>> {
+    let Cold { args, env, slot, renewal, .. } = *cold;
+    let Cli { asked, verbose } = cli::parse(args)?;
+    let job = match asked {
+        Asked::Text(text) => return Ok(text.into_bytes()),
+        Asked::Request(request) => Job::of_request(*request, info, env)?,
+        Asked::DropIn(drop_in) => Job::of_drop_in(*drop_in, info, env)?,
+    };
     let outcome = cold.run(&job).map_err(|e| e.context(job.whence()))?;
-    if by_kubectl && let (Some(slot), Some(parent)) = (&slot, os::parent()) {
+    if by_kubectl && let (Some(slot), Some(parent)) = (slot, os::parent()) {
         slot.answered_before(parent);
     }
     if verbose {
@@ -100,22 +113,35 @@ fn answer(args: &[OsString], env: &Env, warnings: &mut Vec<String>) -> Result<Ve
     Ok(if renewal { Vec::new() } else { protocol::answer(info.api_version, &outcome.credential) })
 }
 
+/// The variables that say which hub and which namespace are meant where the arguments do not.
+const DECIDING: [&str; 6] = [
+    "NAMESPACE",
+    "POD_NAMESPACE",
+    "KUBECONFIG",
+    "HOME",
+    "KUBERNETES_SERVICE_HOST",
+    "KUBERNETES_SERVICE_PORT",
+];
+
 /// Everything that tells one question from another before anything is parsed: the arguments, the
 /// cluster that kubectl names and, where arguments alone do not name the hub, the variables that do.
 fn question(args: &[OsString], info: &ExecInfo, env: &Env) -> String {
-    let mut question = String::new();
-    let mut add = |text: &str| {
-        question.push_str(text);
+    let mut question = String::with_capacity(1024);
+    let mut add = |text: &OsStr| {
+        match text.to_str() {
+            Some(text) => question.push_str(text),
+            None => question.push_str(&format!("{text:?}")),
+        }
         question.push('\0');
     };
     for arg in args {
-        add(&arg.to_string_lossy());
+        add(arg);
     }
-    add(info.cluster_name.as_deref().unwrap_or_default());
-    if !args.iter().any(|arg| arg.to_string_lossy().starts_with("--request")) {
-        for name in ["NAMESPACE", "KUBECONFIG", "HOME", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"]
-        {
-            add(&env.os(name).unwrap_or_default().to_string_lossy());
+    add(OsStr::new(info.cluster_name.as_deref().unwrap_or_default()));
+    if !args.iter().any(|arg| arg.as_encoded_bytes().starts_with(b"--request")) {
+        add(std::env::current_dir().unwrap_or_default().as_os_str());
+        for name in DECIDING {
+            add(&env.os(name).unwrap_or_default());
         }
     }
     question
@@ -125,6 +151,8 @@ fn question(args: &[OsString], info: &ExecInfo, env: &Env) -> String {
 struct Job {
     request: CredentialRequest,
     hub: Hub,
+    /// Files that would decide which hub is meant if they were there.
+    candidates: Vec<std::path::PathBuf>,
 }
 
 impl Job {
@@ -143,7 +171,7 @@ impl Job {
         }
         let whence = whence(&request.profile.name, &request.hub.context);
         let hub = find_hub::pinned(&request.hub, env).map_err(|e| e.context(whence))?;
-        Ok(Self { request, hub })
+        Ok(Self { request, hub, candidates: Vec::new() })
     }
 
     fn of_drop_in(asked: DropIn, info: &ExecInfo, env: &Env) -> Result<Self> {
@@ -177,7 +205,9 @@ impl Job {
             max_age: asked.max_age,
             no_cache: asked.no_cache,
         };
-        Ok(Self { request, hub })
+        let candidates =
+            if asked.kubeconfig.is_empty() { hub::Kubeconfig::paths(env, None) } else { asked.kubeconfig };
+        Ok(Self { request, hub, candidates })
     }
 
     fn whence(&self) -> String {
@@ -213,7 +243,9 @@ impl Outcome {
 impl Cold<'_> {
     fn run(&self, job: &Job) -> Result<Outcome> {
         let started = millis(self.env.now);
-        let Some(slot) = self.slot else { return Ok(Outcome::quiet(self.fetch(job)?)) };
+        // Before the lock: in a circle of hubs the one above holds it.
+        let chain = self.guard(job)?;
+        let Some(slot) = self.slot else { return Ok(Outcome::quiet(self.fetch(job, chain)?)) };
         let limit = if self.renewal { Duration::ZERO } else { LOCK_LIMIT };
         let lock = slot.lock(limit);
         if self.renewal && lock.is_none() {
@@ -231,7 +263,7 @@ impl Cold<'_> {
             let warning = self.remember(slot, Entry { files: stamps(job), ..entry.clone() });
             return Ok(Outcome { credential: entry.credential.clone(), warning });
         }
-        match self.fetch(job) {
+        match self.fetch(job, chain) {
             Ok(credential) => {
                 let warning = self.remember(
                     slot,
@@ -267,11 +299,15 @@ impl Cold<'_> {
         slot.write(&entry).err().map(|e| format!("the token is not cached: {e}"))
     }
 
-    fn fetch(&self, job: &Job) -> Result<Credential> {
+    /// Refuses a circle of hubs; else the guard's variable for what runs beneath.
+    fn guard(&self, job: &Job) -> Result<String> {
         let own_args: Vec<String> = self.args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
         guard::check_hub(&job.hub, &own_args)?;
         let own_args: Vec<&str> = own_args.iter().map(String::as_str).collect();
-        let chain = guard::enter(&key::sha256(&own_args)[..16], self.env)?;
+        guard::enter(&key::sha256(&own_args)[..16], self.env)
+    }
+
+    fn fetch(&self, job: &Job, chain: String) -> Result<Credential> {
         let options = hub::client::Options {
             deadline: job.request.timeout,
             mode: self.mode,
@@ -285,19 +321,36 @@ impl Cold<'_> {
             .map_err(|e| Error::new(Kind::Failed, format!("cannot start: {e}")))?;
         runtime.block_on(async {
             let client = Client::connect(&job.hub, self.env, options).await?;
-            source::fetch(&client, &job.request, millis(self.env.clock()) / 1000).await
+            let fetch = source::fetch(&client, &job.request, millis(self.env.clock()) / 1000);
+            let timeout = job.request.timeout;
+            tokio::time::timeout(timeout, fetch).await.unwrap_or_else(|_| {
+                let cause = format!("no answer from {} within {} s", job.hub.server(), timeout.as_secs());
+                Err(Error::new(Kind::Unreachable, cause)
+                    .remedy("check the network, or allow more with --timeout"))
+            })
         })
     }
 }
 
-/// The kubeconfig files that decide which hub is meant, as they are now.
+/// The files that decide which hub is meant and who we are there, as they are now.
 fn stamps(job: &Job) -> Vec<(std::path::PathBuf, Stamp)> {
     let mut paths = job.request.hub.kubeconfig.clone();
     paths.extend(job.hub.files.iter().cloned());
+    paths.extend(job.candidates.iter().cloned());
+    let user = &job.hub.user;
+    let more = [
+        &job.hub.cluster.certificate_authority,
+        &user.token_file,
+        &user.client_certificate,
+        &user.client_key,
+    ];
+    paths.extend(more.into_iter().flatten().cloned());
     paths.dedup();
     paths.into_iter().map(|path| (path.clone(), Stamp::of(&path))).collect()
 }
 
+#[cold]
+#[inline(never)]
 fn renew_in_background(args: &[OsString]) {
     if let Ok(this) = std::env::current_exe() {
         let _ = os::detached(Command::new(this).args(args).env(RENEWAL, "1")).spawn();

@@ -9,7 +9,7 @@ fn main() -> ExitCode {
     let code = credential_exec::run(
         &args,
         &Env::real(),
-        &mut std::io::stdout().lock(),
+        &mut credential_exec::os::stdout(),
         &mut std::io::stderr().lock(),
     );
     ExitCode::from(code)

@@ -2,7 +2,7 @@
 //! process that called us, detached children.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -44,6 +44,22 @@ impl Stamp {
 /// Those of the system, and `InvalidInput` for what is not a regular file.
 pub fn open_private(path: &Path) -> io::Result<File> {
     regular(nofollow(OpenOptions::new().read(true)).open(path)?)
+}
+
+/// Reads a regular file of at most `limit` bytes, in one go.
+///
+/// # Errors
+/// As [`open_private`], and `InvalidData` for a larger one.
+pub fn read_private(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = open_private(path)?;
+    let size = file.metadata()?.len();
+    if size > limit {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    // One more than its size: then the end is seen without a second buffer.
+    let mut text = Vec::with_capacity(size as usize + 1);
+    file.take(limit).read_to_end(&mut text)?;
+    Ok(text)
 }
 
 /// Opens a regular file for reading and writing, making it with mode 0600 if need be.
@@ -117,6 +133,27 @@ pub fn check_private_dir(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// stdout as it is: unlike the standard library's, it brings no buffer and no lock.
+#[cfg(unix)]
+pub fn stdout() -> impl io::Write {
+    struct Stdout;
+    impl io::Write for Stdout {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(rustix::io::write(rustix::stdio::stdout(), bytes)?)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    Stdout
+}
+
+/// stdout.
+#[cfg(not(unix))]
+pub fn stdout() -> impl io::Write {
+    io::stdout()
+}
+
 /// A process, told apart from a later one with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
@@ -142,9 +179,13 @@ pub fn parent() -> Option<Process> {
 /// Field 22 of `/proc/<pid>/stat`, counted after the command, which may hold anything.
 #[cfg(target_os = "linux")]
 fn start_of(pid: u32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let after_command = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    after_command.split_whitespace().nth(19).and_then(|field| field.parse().ok()).unwrap_or(0)
+    let mut stat = [0; 1024];
+    let read =
+        File::open(["/proc/", &pid.to_string(), "/stat"].concat()).and_then(|mut file| file.read(&mut stat));
+    let stat = &stat[..read.unwrap_or(0)];
+    let end_of_command = stat.iter().rposition(|&byte| byte == b')').unwrap_or(stat.len());
+    let field = stat[end_of_command..].split(|&byte| byte == b' ').nth(20);
+    field.and_then(|field| str::from_utf8(field).ok()?.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(all(unix, not(target_os = "linux")))]

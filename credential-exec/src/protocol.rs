@@ -14,6 +14,7 @@
 
 use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::error::{Error, Kind, Result};
 use crate::token::Credential;
@@ -61,27 +62,36 @@ pub struct ExecInfo {
 }
 
 #[derive(Deserialize)]
-struct WireInfo {
+struct WireInfo<'a> {
     #[serde(rename = "apiVersion", default)]
     api_version: String,
     #[serde(default)]
     kind: String,
     #[serde(default)]
-    spec: Option<WireSpec>,
+    #[serde(borrow)]
+    spec: Option<WireSpec<'a>>,
 }
 
 #[derive(Deserialize)]
-struct WireSpec {
+struct WireSpec<'a> {
     #[serde(default)]
     interactive: bool,
     #[serde(default)]
-    cluster: Option<WireCluster>,
+    #[serde(borrow)]
+    cluster: Option<WireCluster<'a>>,
 }
 
 #[derive(Deserialize)]
-struct WireCluster {
-    #[serde(default)]
-    config: Option<serde_json::Value>,
+struct WireCluster<'a> {
+    /// Whatever the cluster entry's extension holds: it is the business of other plugins too.
+    #[serde(default, borrow)]
+    config: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct WireConfig {
+    #[serde(rename = "clusterName")]
+    cluster_name: String,
 }
 
 impl ExecInfo {
@@ -89,9 +99,9 @@ impl ExecInfo {
     ///
     /// # Errors
     /// [`Kind::Usage`] for text that is no ExecCredential, or of a version that we do not speak.
-    pub fn parse(text: Option<&str>) -> Result<Self> {
+    pub fn parse(text: Option<&[u8]>) -> Result<Self> {
         let Some(text) = text else { return Ok(Self::default()) };
-        let wire: WireInfo = serde_json::from_str(text).map_err(|e| {
+        let wire: WireInfo = serde_json::from_slice(text).map_err(|e| {
             Error::new(Kind::Usage, format!("KUBERNETES_EXEC_INFO is not an ExecCredential: {e}"))
                 .remedy("it is set by kubectl; unset it to run by hand")
         })?;
@@ -120,7 +130,8 @@ impl ExecInfo {
         let cluster_name = spec
             .cluster
             .and_then(|c| c.config)
-            .and_then(|c| c.get("clusterName").and_then(|n| n.as_str()).map(str::to_owned))
+            .and_then(|c| serde_json::from_str::<WireConfig>(c.get()).ok())
+            .map(|c| c.cluster_name)
             .filter(|n| !n.is_empty());
         Ok(Self { api_version, interactive: spec.interactive, cluster_name })
     }
@@ -151,7 +162,8 @@ pub fn answer(version: ApiVersion, credential: &Credential) -> Vec<u8> {
             token: credential.token.expose_secret(),
         },
     };
-    let mut bytes = serde_json::to_vec(&answer).unwrap_or_default();
+    let mut bytes = Vec::with_capacity(256 + answer.status.token.len());
+    let _ = serde_json::to_writer(&mut bytes, &answer);
     bytes.push(b'\n');
     bytes
 }
@@ -160,7 +172,7 @@ pub fn answer(version: ApiVersion, credential: &Credential) -> Vec<u8> {
 pub fn timestamp(unix: i64) -> String {
     const LAST: i64 = 253_402_300_799;
     let at = jiff::Timestamp::from_second(unix.clamp(0, LAST - 86_400)).unwrap_or_default();
-    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    at.to_string()
 }
 
 #[cfg(test)]
@@ -190,7 +202,7 @@ mod tests {
     #[test]
     fn the_question_names_version_interactivity_and_cluster() {
         let info = ExecInfo::parse(Some(
-            r#"{"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","new":1,
+            br#"{"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","new":1,
                 "spec":{"interactive":true,"cluster":{"server":"x","config":{"clusterName":"c1"}}}}"#,
         ))
         .unwrap();
@@ -204,12 +216,12 @@ mod tests {
     fn what_we_do_not_speak_is_named() {
         for version in ["client.authentication.k8s.io/v1alpha1", "v1", "", "apps/v1"] {
             let text = format!(r#"{{"apiVersion":"{version}","kind":"ExecCredential","spec":{{}}}}"#);
-            let error = ExecInfo::parse(Some(&text)).unwrap_err();
+            let error = ExecInfo::parse(Some(text.as_bytes())).unwrap_err();
             assert_eq!(error.kind, Kind::Usage);
             assert!(error.cause.contains(&format!("{version:?}")), "{error}");
         }
         for garbage in ["{", "[]", "null", "x", r#"{"apiVersion":"client.authentication.k8s.io/v1"}"#] {
-            assert_eq!(ExecInfo::parse(Some(garbage)).unwrap_err().kind, Kind::Usage, "{garbage}");
+            assert_eq!(ExecInfo::parse(Some(garbage.as_bytes())).unwrap_err().kind, Kind::Usage, "{garbage}");
         }
     }
 
@@ -228,7 +240,7 @@ mod tests {
 
         #[test]
         fn no_question_makes_it_panic(text in ".*") {
-            let _ = ExecInfo::parse(Some(&text));
+            let _ = ExecInfo::parse(Some(text.as_bytes()));
         }
     }
 }

@@ -163,7 +163,7 @@ fn time(text: &str) -> Result<Duration, String> {
             .and_then(|d| Duration::try_from(d).ok())
             .ok_or_else(|| format!("{text:?} is not a duration such as 30s or 2m"))?,
     };
-    Ok(if parsed.is_zero() { Duration::from_secs(3600) } else { parsed })
+    Ok(if parsed.is_zero() { Duration::from_secs(3600) } else { parsed.min(Duration::from_secs(86_400)) })
 }
 
 #[cfg(test)]

@@ -15,27 +15,40 @@ use crate::config::Config;
 
 /// The hub that the flags, the surroundings and the config file mean: `--context`,
 /// `$KUBECTL_INVENTORY_HUB`, the config file's `hub`, the hub that the current context came from,
-/// the current context.
+/// the current context. And whom to be there: the flags, else what that context of ours says.
 ///
 /// # Errors
 /// Those of reading the kubeconfig; an unknown context names the ones on offer.
-pub fn choose(global: &Global, config: &Config, env: &Env) -> Result<Hub> {
+pub fn choose(global: &Global, config: &Config, env: &Env) -> Result<(Hub, Impersonate)> {
     let kubeconfig = Kubeconfig::load(&Kubeconfig::paths(env, global.kubeconfig.as_deref()))?;
     let named =
         global.context.clone().or_else(|| env.var("KUBECTL_INVENTORY_HUB")).or_else(|| config.hub.clone());
+    let mut impersonate = Impersonate::default();
     let mut hub = match named {
         Some(name) => kubeconfig.select(Some(&name))?,
         None => {
             let current = kubeconfig.select(None)?;
             match made_for(&current) {
-                Some(request) => find_hub::pinned(&request.hub, env)
-                    .map_err(|e| e.context(format_args!("the hub of context {}", current.context)))?,
+                Some(request) => {
+                    impersonate = request.hub.impersonate.clone();
+                    find_hub::pinned(&request.hub, env)
+                        .map_err(|e| e.context(format_args!("the hub of context {}", current.context)))?
+                }
                 None => current,
             }
         }
     };
-    find_hub::impersonate(&mut hub, &impersonation(global));
-    Ok(hub)
+    if let Some(user) = &global.as_user {
+        impersonate.user = Some(user.clone());
+    }
+    if !global.as_group.is_empty() {
+        impersonate.groups.clone_from(&global.as_group);
+    }
+    if let Some(uid) = &global.as_uid {
+        impersonate.uid = Some(uid.clone());
+    }
+    find_hub::impersonate(&mut hub, &impersonate);
+    Ok((hub, impersonate))
 }
 
 /// The request that a context of ours was made for; `None` for anybody else's.
@@ -48,11 +61,6 @@ fn made_for(hub: &Hub) -> Option<Box<CredentialRequest>> {
         Asked::Request(request) => Some(request),
         Asked::DropIn(_) | Asked::Text(_) => None,
     }
-}
-
-/// kubectl's `--as` flags.
-pub fn impersonation(global: &Global) -> Impersonate {
-    Impersonate { user: global.as_user.clone(), groups: global.as_group.clone(), uid: global.as_uid.clone() }
 }
 
 /// What tells one hub from another wherever it is met: its server and its CA.

@@ -4,13 +4,14 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::io::Read;
+use std::io::Write;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use flate2::write::MultiGzDecoder;
 use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, RETRY_AFTER, USER_AGENT};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
@@ -187,10 +188,13 @@ impl Client {
             .body(body)
             .map_err(|error| Error::new(Kind::Failed, format!("no such request: {error}")))?;
         let (head, body) = self.send(request).await?.into_parts();
-        let body =
-            Limited::new(body, LARGEST_ANSWER).collect().await.map_err(|_| self.broke_off())?.to_bytes();
         let packed = head.headers.get(CONTENT_ENCODING).is_some_and(|value| value == "gzip");
-        let body = if packed { gunzip(&body).ok_or_else(|| self.broke_off())? } else { body };
+        let body = Limited::new(body, LARGEST_ANSWER);
+        let body = if packed {
+            unpacked(body).await.ok_or_else(|| self.broke_off())?
+        } else {
+            body.collect().await.map_err(|_| self.broke_off())?.to_bytes()
+        };
         let answer = Answer::new(head.status, body, self.0.server.clone());
         Ok((answer, retry_after(head.status, &head.headers)))
     }
@@ -393,11 +397,17 @@ fn retry_after(status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
-fn gunzip(packed: &[u8]) -> Option<Bytes> {
-    let mut plain = Vec::with_capacity(packed.len().saturating_mul(4).min(LARGEST_ANSWER));
-    let mut unpacked = flate2::read::MultiGzDecoder::new(packed).take(LARGEST_ANSWER as u64);
-    unpacked.read_to_end(&mut plain).ok()?;
-    Some(plain.into())
+/// The body, unpacked while it arrives: a hub takes its time to write a long list.
+async fn unpacked(mut body: Limited<Incoming>) -> Option<Bytes> {
+    let mut unpacker = MultiGzDecoder::new(Vec::new());
+    while let Some(frame) = body.frame().await {
+        let Ok(packed) = frame.ok()?.into_data() else { continue };
+        unpacker.write_all(&packed).ok()?;
+        if unpacker.get_ref().len() > LARGEST_ANSWER {
+            return None;
+        }
+    }
+    unpacker.finish().ok().map(Bytes::from)
 }
 
 /// The first error of this type among the causes, those hidden inside of I/O errors included.
@@ -425,8 +435,6 @@ fn deepest(error: &dyn StdError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::super::testing::{
         Answers, Server, authority, http, hub, leaf, ok, pem, serve, serve_plain, server_params,
     };

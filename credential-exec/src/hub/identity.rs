@@ -246,6 +246,8 @@ async fn run_plugin(
     for var in &exec.env {
         command.env(&var.name, var.value.expose_secret());
     }
+    // A credential-exec beneath answers in earnest, whatever this run is for.
+    command.env_remove(crate::RENEWAL);
     command.envs(extra_env.iter().map(|(name, value)| (name, value)));
     command.env("KUBERNETES_EXEC_INFO", exec_info(hub, exec, interactive)?.to_string());
     command.stdin(if interactive { Stdio::inherit() } else { Stdio::null() });

@@ -433,6 +433,9 @@ impl Hub {
         hash.optional(user.token.as_ref().map(ExposeSecret::expose_secret));
         hash.path(user.token_file.as_deref());
         hash.path(user.client_certificate.as_deref());
+        for file in [&user.token_file, &user.client_certificate] {
+            hash.optional(file.as_ref().and_then(|path| std::fs::read_to_string(path).ok()).as_deref());
+        }
         hash.optional(user.client_certificate_data.as_deref());
         hash.path(user.client_key.as_deref());
         hash.optional(user.client_key_data.as_ref().map(ExposeSecret::expose_secret));

@@ -23,6 +23,10 @@ pub struct Remembered {
     pub server: String,
     /// SHA-256 of the CA as published.
     pub ca: String,
+    /// What else decides who answers: the name that the certificate is checked for, the proxy, and
+    /// whether it is checked at all; empty when nothing of it is published.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detour: String,
 }
 
 /// What is known about servers.
@@ -52,6 +56,9 @@ pub fn judge(offer: &Remembered, known: &Known<'_>) -> Verdict {
     let Ok(Server { host, path }) = parse_server(&offer.server) else { return Verdict::Ask };
     if known.remembered.contains(offer) {
         return Verdict::Trusted;
+    }
+    if !offer.detour.is_empty() {
+        return Verdict::Ask;
     }
     let leads_to = path.trim_start_matches('/');
     if is_user_server(&host, known.user_server_namespace) {
@@ -85,7 +92,13 @@ mod tests {
     use super::*;
 
     fn offer(server: &str) -> Remembered {
-        Remembered { hub: "h".into(), cluster: "cluster1".into(), server: server.into(), ca: "ca".into() }
+        Remembered {
+            hub: "h".into(),
+            cluster: "cluster1".into(),
+            server: server.into(),
+            ca: "ca".into(),
+            detour: String::new(),
+        }
     }
 
     fn judged(server: &str) -> Verdict {
@@ -108,6 +121,19 @@ mod tests {
             ["/cluster2", "", "/cluster1/x", "/cluster2/../cluster1", "/cluster1%2f", "/cluster2/cluster1"]
         {
             assert!(matches!(judged(&format!("{base}:9092{path}")), Verdict::OtherCluster(_)), "{path}");
+        }
+    }
+
+    #[test]
+    fn an_address_means_nothing_where_a_proxy_or_another_name_decides_who_answers() {
+        let hosts = ["proxy.example.com".to_owned()];
+        let known = Known { user_server_namespace: DEFAULT_NAMESPACE, hosts: &hosts, remembered: &[] };
+        for server in [
+            "https://cluster-proxy-addon-user.open-cluster-management-addon:9092/cluster1",
+            "https://proxy.example.com/cluster1",
+        ] {
+            let offer = Remembered { detour: "proxy http://evil:3128".into(), ..offer(server) };
+            assert_eq!(judge(&offer, &known), Verdict::Ask, "{server}");
         }
     }
 
@@ -145,6 +171,7 @@ mod tests {
             Remembered { hub: "other".into(), ..offer("https://seen/x") },
             Remembered { cluster: "cluster2".into(), ..offer("https://seen/x") },
             Remembered { ca: "other".into(), ..offer("https://seen/x") },
+            Remembered { detour: "by way of a proxy".into(), ..offer("https://seen/x") },
             offer("https://seen/y"),
         ] {
             assert_eq!(judge(&changed, &known), Verdict::Ask, "{changed:?}");

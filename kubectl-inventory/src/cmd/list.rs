@@ -150,7 +150,11 @@ async fn pages<T: Item>(
         if !answer.status.is_success() {
             return Err(explain(answer.error("ClusterProfiles"), answer.status, hub, namespace));
         }
-        let next = answer.json::<Next>("ClusterProfiles")?.metadata.token.filter(|token| !token.is_empty());
+        let metadata = match last_metadata(&answer.body) {
+            Some(metadata) => metadata,
+            None => answer.json::<Next>("ClusterProfiles")?.metadata,
+        };
+        let next = metadata.token.filter(|token| !token.is_empty());
         let coming = next.map(|token| {
             let (client, path) = (client.clone(), next_path(&base, &token));
             tokio::spawn(async move { client.get(&path, None).await })
@@ -174,6 +178,20 @@ async fn pages<T: Item>(
             }
         }
     }
+}
+
+/// The list's own metadata where it is the list's last field, as API servers write it for custom
+/// resources. Found from the end, so that the next page is asked for before this one is read:
+/// whatever is followed by one closing brace and nothing more stands at the outermost level, and
+/// no string can hold a quote without a backslash.
+fn last_metadata(body: &[u8]) -> Option<NextMeta> {
+    const KEY: &[u8] = b"\"metadata\":";
+    let tail = &body[body.len().saturating_sub(4096)..];
+    let at = tail.windows(KEY.len()).rposition(|window| window == KEY)?;
+    let mut values = serde_json::Deserializer::from_slice(&tail[at + KEY.len()..]).into_iter();
+    let metadata = values.next()?.ok()?;
+    let rest = &tail[at + KEY.len() + values.byte_offset()..];
+    (rest.trim_ascii() == b"}").then_some(metadata)
 }
 
 fn path(namespace: Option<&str>, query: &Query) -> String {
@@ -257,6 +275,24 @@ mod tests {
         assert_eq!(scope(None, false, None, Some("c")), Scope::Namespace("c".into()));
         assert_eq!(scope(None, false, None, None), Scope::All { explicit: false });
         assert_eq!(scope(Some("a"), true, Some("b"), None), Scope::All { explicit: true });
+    }
+
+    #[test]
+    fn the_list_s_own_metadata_is_found_from_its_end_or_not_at_all() {
+        let token = |body: &str| last_metadata(body.as_bytes()).map(|metadata| metadata.token);
+        let last = r#"{"items":[{"metadata":{"continue":"no"}}],"kind":"L","metadata":{"continue":"yes"}}"#;
+        assert_eq!(token(last), Some(Some("yes".into())));
+        assert_eq!(token(&format!("{last}\n")), Some(Some("yes".into())));
+        assert_eq!(token(r#"{"items":[],"metadata":{"resourceVersion":"1"}}"#), Some(None));
+        for other in [
+            r#"{"metadata":{"continue":"yes"},"items":[{"metadata":{"continue":"no"}}]}"#,
+            r#"{"metadata":{"continue":"yes"},"items":[{"a":"\"metadata\":{}}"}]}"#,
+            r#"{"items":[],"metadata":{"continue":"cut"#,
+            r#"{"items":[]}"#,
+            "",
+        ] {
+            assert_eq!(token(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -12,14 +12,23 @@ use crate::kubeconfig_file::edit;
 /// Goes back to the context before the last switch.
 ///
 /// # Errors
-/// [`Kind::NotFound`] when there is none.
-pub fn back(path: &Path, now: SystemTime, out: &mut dyn Write) -> Result<()> {
+/// [`Kind::NotFound`] when there is none, or it is not in the kubeconfig any more.
+pub fn back(paths: &[PathBuf], path: &Path, now: SystemTime, out: &mut dyn Write) -> Result<()> {
+    let config = Kubeconfig::load(paths)?;
     let (old, new) = edit(path, now, |document| {
         let previous = document.previous().map(str::to_owned).ok_or_else(|| {
             Error::new(Kind::NotFound, format!("{} remembers no context before this one", path.display()))
                 .remedy("`kubectl inventory use NAME` remembers it")
         })?;
-        Ok((document.switch(&previous), previous))
+        if config.context(&previous).is_none() {
+            let cause = format!("the context before this one, {previous}, is not in the kubeconfig any more");
+            return Err(
+                Error::new(Kind::NotFound, cause).remedy("`kubectl config use-context NAME` chooses another")
+            );
+        }
+        let old = document.current_context().map(str::to_owned).or_else(|| config.current_context.clone());
+        document.switch(old.as_deref(), &previous);
+        Ok((old, previous))
     })?;
     say(old.as_deref(), &new, out);
     Ok(())
@@ -36,14 +45,19 @@ pub fn hub(
     now: SystemTime,
     out: &mut dyn Write,
 ) -> Result<()> {
-    if Kubeconfig::load(paths)?.context(context).is_none() {
+    let config = Kubeconfig::load(paths)?;
+    if config.context(context).is_none() {
         return Err(Error::new(
             Kind::NotFound,
             format!("the hub's context {context} is not in this kubeconfig"),
         )
         .remedy("add the hub's own kubeconfig file to $KUBECONFIG"));
     }
-    let old = edit(path, now, |document| Ok(document.switch(context)))?;
+    let old = edit(path, now, |document| {
+        let old = document.current_context().map(str::to_owned).or_else(|| config.current_context.clone());
+        document.switch(old.as_deref(), context);
+        Ok(old)
+    })?;
     say(old.as_deref(), context, out);
     Ok(())
 }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use credential_exec::env::Env;
 use credential_exec::error::{Error, Kind, Result, printable};
-use credential_exec::hub::{Client, Hub};
+use credential_exec::hub::{Client, Hub, Kubeconfig};
 use credential_exec::key::sha256;
-use credential_exec::request::{CredentialRequest, DEFAULT_TIMEOUT, HubPin, ProfileRef, Source};
+use credential_exec::request::{CredentialRequest, DEFAULT_TIMEOUT, HubPin, Impersonate, ProfileRef, Source};
 
 use crate::access::kubeconfig::{ClusterEntry, ExecEntry, render};
 use crate::access::trust::{self, Known, Remembered, Verdict};
@@ -32,6 +32,8 @@ pub struct UseCluster<'a> {
     pub env: &'a Env,
     /// The hub.
     pub hub: &'a Hub,
+    /// Whom to be at the hub: `--as`, else what the current context of ours says.
+    pub impersonate: Impersonate,
 }
 
 /// What one profile would become.
@@ -131,19 +133,34 @@ impl UseCluster<'_> {
         may_ask: bool,
         notes: &mut Vec<String>,
     ) -> Result<Option<Remembered>> {
-        let Source::ManagedServiceAccount { cluster: managed, .. } = source else { return Ok(None) };
+        let (managed, bound) = match source {
+            Source::ManagedServiceAccount { cluster, .. } => (cluster, false),
+            Source::SyncedSecret { cluster, .. } => (cluster, true),
+        };
         let ca = sha256(&[cluster.ca_data.as_deref().unwrap_or("system")]);
         let offer = Remembered {
             hub: hub::fingerprint(self.hub)?,
             cluster: managed.clone(),
             server: cluster.server.clone(),
             ca,
+            detour: detour(cluster),
         };
         let remembered = trust_store::load(self.env)?;
         let known =
             Known { user_server_namespace, hosts: &self.config.trusted_hosts, remembered: &remembered };
+        let host = endpoint::parse_server(&cluster.server).map(|server| server.host).unwrap_or_default();
         let question = match trust::judge(&offer, &known) {
             Verdict::Trusted => return Ok(None),
+            // Another cluster's path at OCM's own server is wrong whatever the token is bound to.
+            Verdict::Ask => {
+                if bound {
+                    return Ok(None);
+                }
+                self.question(&offer)
+            }
+            Verdict::OtherCluster(_) if bound && !trust::is_user_server(&host, user_server_namespace) => {
+                return Ok(None);
+            }
             Verdict::OtherCluster(other) => {
                 return Err(Error::new(
                     Kind::Refused,
@@ -154,11 +171,6 @@ impl UseCluster<'_> {
                 )
                 .remedy("whoever wrote this profile would be given the token; ask the hub's administrator"));
             }
-            Verdict::Ask => format!(
-                "{managed}'s token would be sent to {} (CA SHA-256 {})",
-                printable(&offer.server),
-                &offer.ca[..16]
-            ),
         };
         if self.options.trust_server {
             notes.push(format!("trusting from now on: {question}"));
@@ -171,8 +183,23 @@ impl UseCluster<'_> {
             .remedy("if that server is the cluster's, add --trust-server"))
     }
 
+    fn question(&self, offer: &Remembered) -> String {
+        let ca = format!("CA SHA-256 {}", &offer.ca[..16]);
+        let detour = if offer.detour.is_empty() { ca } else { format!("{ca}, {}", offer.detour) };
+        format!(
+            "{}'s token would be sent to {} ({})",
+            offer.cluster,
+            printable(&offer.server),
+            printable(&detour)
+        )
+    }
+
     fn exec_command(&self) -> Result<String> {
         let path = match &self.options.exec_command {
+            // kubectl resolves a relative path against the kubeconfig's folder; a bare name is looked for on PATH.
+            Some(path) if path.components().count() > 1 => {
+                std::path::absolute(path).unwrap_or_else(|_| path.clone())
+            }
             Some(path) => path.clone(),
             None => version::companion(self.env)?,
         };
@@ -189,19 +216,27 @@ impl UseCluster<'_> {
             let entry = self.entry(plan, command, &document)?;
             document.put(&entry, true)?;
             document.set_current_context(&entry.context);
-            let _ = out.write_all(document.to_yaml().as_bytes());
-            return Ok(());
+            return out
+                .write_all(document.to_yaml().as_bytes())
+                .and_then(|()| out.flush())
+                .map_err(|e| Error::new(Kind::Failed, format!("the kubeconfig cannot be written: {e}")));
         }
         let target: PathBuf = match &self.options.output {
             Some(path) => path.clone(),
             None => kubeconfig_file::target(self.env, self.global.kubeconfig.as_deref())?,
         };
+        // The current context may stand in another file of the list than the one written.
+        let paths = Kubeconfig::paths(self.env, self.global.kubeconfig.as_deref());
+        let elsewhere = match self.options.output {
+            Some(_) => None,
+            None => Kubeconfig::load(&paths).ok().and_then(|config| config.current_context),
+        };
         let (change, name, old) = kubeconfig_file::edit(&target, self.env.clock(), |document| {
             let entry = self.entry(plan, command, document)?;
             let change = document.put(&entry, self.options.force)?;
-            let old = document.current_context().map(str::to_owned);
+            let old = document.current_context().map(str::to_owned).or_else(|| elsewhere.clone());
             if !self.options.no_switch {
-                document.switch(&entry.context);
+                document.switch(old.as_deref(), &entry.context);
             }
             Ok((change, entry.context, old))
         })?;
@@ -228,7 +263,7 @@ impl UseCluster<'_> {
                 context: self.hub.context.clone(),
                 server: self.hub.server().to_owned(),
                 ca: self.hub.ca_fingerprint()?,
-                impersonate: hub::impersonation(self.global),
+                impersonate: self.impersonate.clone(),
             },
             profile: ProfileRef {
                 namespace: meta.namespace.clone(),
@@ -256,6 +291,17 @@ impl UseCluster<'_> {
         };
         Ok(render(&name, &plan.cluster, &exec, None, mark))
     }
+}
+
+/// What of a cluster entry decides who answers, besides its address.
+fn detour(cluster: &ClusterEntry) -> String {
+    let host = endpoint::parse_server(&cluster.server).map(|server| server.host).unwrap_or_default();
+    let name = cluster.tls_server_name.as_ref().filter(|name| !name.eq_ignore_ascii_case(&host));
+    let mut parts = Vec::new();
+    parts.extend(name.map(|name| format!("certificate of {name}")));
+    parts.extend(cluster.proxy_url.as_ref().map(|proxy| format!("proxy {proxy}")));
+    parts.extend(cluster.insecure.then(|| "certificate not checked".to_owned()));
+    parts.join(", ")
 }
 
 /// A server as it is, a CA by its fingerprint.

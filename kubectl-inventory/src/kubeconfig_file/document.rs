@@ -115,6 +115,16 @@ impl Document {
                 .remedy("choose another name with --context-name NAME, or replace the entry with --force"));
         }
         let old = self.body(List::Contexts, &entry.context);
+        let other = old.and_then(Mark::of).filter(|mark| !mark.is_same_cluster(&entry.mark));
+        if let Some(other) = other.as_ref().filter(|_| !force) {
+            let cause = format!(
+                "context {:?} is that of {} of hub {}",
+                entry.context, other.profile, other.hub_context
+            );
+            return Err(Error::new(Kind::Usage, cause)
+                .remedy("choose another name with --context-name NAME, or replace the entry with --force"));
+        }
+        let old = old.filter(|_| other.is_none());
         let before = old.map(|context| self.standing(context));
         let namespace =
             match old.filter(|body| Mark::of(body).is_some()).and_then(|body| body.get("namespace")) {
@@ -224,18 +234,13 @@ impl Document {
         Some(extension(&self.root, EXTENSION)?.str("previous")).filter(|name| !name.is_empty())
     }
 
-    /// Makes a context the current one and remembers the old one, which is returned.
-    pub fn switch(&mut self, to: &str) -> Option<String> {
-        let old = self.current_context().map(str::to_owned);
-        if old.as_deref() == Some(to) {
-            return old;
-        }
+    /// Makes a context the current one and remembers `old`, which was the current one until now.
+    pub fn switch(&mut self, old: Option<&str>, to: &str) {
         self.root.set("current-context", to.into());
-        if let Some(old) = &old {
-            let previous = Node::Map(vec![("previous".into(), old.as_str().into())]);
+        if let Some(old) = old.filter(|old| *old != to) {
+            let previous = Node::Map(vec![("previous".into(), old.into())]);
             set_extension(&mut self.root, EXTENSION, previous);
         }
-        old
     }
 
     /// Makes a context the current one of a file that had none.

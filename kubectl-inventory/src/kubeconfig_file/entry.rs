@@ -53,6 +53,12 @@ impl Mark {
             == (&other.hub, &other.hub_context, &other.profile, &other.account)
     }
 
+    /// Whether both stand for the same cluster, perhaps with another account, of a hub that was
+    /// renamed, or whose certificate authority changed.
+    pub fn is_same_cluster(&self, other: &Self) -> bool {
+        self.profile == other.profile && (self.hub == other.hub || self.hub_context == other.hub_context)
+    }
+
     /// The mark within the content of a cluster, user or context entry.
     pub(super) fn of(body: &Node) -> Option<Self> {
         let mark = extension(body, EXTENSION)?;

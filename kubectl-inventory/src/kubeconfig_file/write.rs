@@ -217,7 +217,7 @@ mod tests {
         fs::write(&path, text).unwrap();
         edit(&path, SystemTime::now(), |doc| Ok(doc.remove("cluster1"))).unwrap();
         let failed: Result<()> = edit(&path, SystemTime::now(), |doc| {
-            doc.switch("x");
+            doc.switch(None, "x");
             Err(Error::new(Kind::Failed, "no"))
         });
         assert!(failed.is_err());

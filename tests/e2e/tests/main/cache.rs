@@ -170,6 +170,58 @@ fn nothing_that_shapes_the_answer_can_change_without_a_miss() {
     assert!(asks("base"), "another profile");
 }
 
+/// In the drop-in form the folder, the variables and files yet to come decide which hub is meant.
+#[test]
+fn one_hubs_token_is_never_handed_out_for_another_hub() {
+    let fleets = [Fleet::builder().spokes(1).start(), Fleet::builder().spokes(1).start()];
+    let sealed = Sealed::empty();
+    let plugin = e2e::binaries::binaries().join("credential-exec");
+    let ask = |folder: &str, kubeconfig: &str| {
+        let mut command = sealed.command("/bin/sh");
+        command.args(["-c", r#""$@"; exit $?"#, "kubectl"]).arg(&plugin);
+        command.args(["--managed-serviceaccount", "inventory"]).current_dir(sealed.path(folder));
+        command.env("NAMESPACE", "cluster-inventory").env("KUBECONFIG", kubeconfig);
+        token(&run(command.env("KUBERNETES_EXEC_INFO", exec_info("v1", Some("cluster1")))).ok())
+    };
+    for (folder, fleet) in ["a", "b"].iter().zip(&fleets) {
+        sealed.write(&format!("{folder}/config"), &fleet.kubeconfig().to_string());
+    }
+    for _ in 0..2 {
+        for (folder, fleet) in ["a", "b"].iter().zip(&fleets) {
+            assert_eq!(ask(folder, "config"), fleet.token("cluster1", "inventory"), "{folder}");
+        }
+    }
+    assert_eq!(ask("a", "first:config"), fleets[0].token("cluster1", "inventory"));
+    sealed.write("a/first", &fleets[1].kubeconfig().to_string());
+    assert_eq!(ask("a", "first:config"), fleets[1].token("cluster1", "inventory"));
+}
+
+#[test]
+fn files_that_the_hubs_entry_names_are_looked_at_too() {
+    let fleet = Fleet::builder().spokes(1).start();
+    let mut config = fleet.kubeconfig();
+    let sealed = Sealed::empty();
+    let token = sealed.write("token", fleet.viewer_token());
+    let ca = sealed.write("ca.crt", &fleet.hub().ca_pem());
+    config["users"][0]["user"] = serde_json::json!({"tokenFile": token});
+    config["clusters"][0]["cluster"] =
+        serde_json::json!({"server": fleet.hub().url(), "certificate-authority": ca});
+    sealed.write(".kube/config", &config.to_string());
+    sealed.inventory(&["use", "cluster1"]).ok();
+    sealed.token(CONTEXT);
+    let asks = || {
+        fleet.hub().clear_log();
+        run(&mut sealed.plugin(CONTEXT)).ok();
+        !fleet.hub().log().is_empty()
+    };
+    assert!(!asks());
+    fleet.hub().accept("the-token-of-another-person", "another");
+    sealed.write("token", "the-token-of-another-person");
+    assert!(asks(), "another person");
+    sealed.write("ca.crt", fleet::Identity::new(fleet::CertShape::ProperCa).ca_pem());
+    run(&mut sealed.plugin(CONTEXT)).fails(4);
+}
+
 #[test]
 fn no_cache_neither_reads_nor_writes() {
     let fleet = Fleet::builder().spokes(1).start();

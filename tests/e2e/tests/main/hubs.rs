@@ -241,6 +241,32 @@ fn a_spoke_may_be_a_hub_itself_but_no_circle_forks() {
     let ran = run(sealed.command(&line[0]).args(&line[1..]));
     assert!(ran.code != 0 && ran.stderr.contains("refusing to recurse"), "{ran:?}");
 
+    // Two entries that are each other's hub.
+    let sealed = Sealed::at(&fleet);
+    sealed.inventory(&["use", "cluster1"]).ok();
+    let exec = sealed.entry("users", "cluster1@hub")["user"].clone();
+    let mut config = sealed.config();
+    let server = config["clusters"][0]["cluster"].clone();
+    for (name, hub) in [("one", "two"), ("two", "one")] {
+        let mut user = exec.clone();
+        for arg in user["exec"]["args"].as_array_mut().unwrap() {
+            if arg.as_str().unwrap().starts_with("--context=") {
+                *arg = json!(format!("--context={hub}"));
+            }
+        }
+        config["users"].as_array_mut().unwrap().push(json!({"name": name, "user": user}));
+        config["clusters"].as_array_mut().unwrap().push(json!({"name": name, "cluster": server.clone()}));
+        config["contexts"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"name": name, "context": {"cluster": name, "user": name}}));
+    }
+    sealed.write(".kube/config", &config.to_string());
+    let line = sealed.plugin_line("one");
+    assert!(line.iter().any(|word| word == "--context=two"), "{line:?}");
+    let ran = run(sealed.command(&line[0]).args(&line[1..]));
+    assert!(ran.code != 0 && ran.stderr.contains("refusing to recurse"), "{ran:?}");
+
     // A hub of hubs: the hub's login is a token of another fleet's account.
     let upper = Fleet::builder().spokes(1).start();
     let account = upper.token("cluster1", "inventory");

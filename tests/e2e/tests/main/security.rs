@@ -145,6 +145,44 @@ fn a_server_that_is_not_ocms_gets_the_accounts_own_token_only_when_trusted() {
     assert_eq!(sealed.token("cluster2@hub"), fleet.token("cluster2", "inventory"));
 }
 
+/// Whoever answers in the place of a trusted address is not trusted: a proxy of the profile's own
+/// choosing, or a certificate for another name.
+#[test]
+fn a_trusted_address_with_a_detour_is_asked_about() {
+    let account = AccountSpec { synced: false, ..AccountSpec::default() };
+    let fleet = Fleet::builder().spokes(1).account("cluster1", "inventory", account).start();
+    let sealed = Sealed::at(&fleet);
+    let user_server = "https://cluster-proxy-addon-user.open-cluster-management-addon:9092/cluster1";
+    let publish = |field: &str, value: Value| {
+        fleet.hub().edit(&*profile_path("cluster-inventory", "cluster1"), |profile| {
+            let cluster = &mut profile["status"]["accessProviders"][0]["cluster"];
+            cluster["server"] = json!(user_server);
+            cluster[field] = value;
+        });
+    };
+    publish("server", json!(user_server));
+    sealed.inventory(&["use", "cluster1", "-o", "-"]).ok();
+    for (field, value) in [
+        ("proxy-url", json!("http://127.0.0.1:3128")),
+        ("tls-server-name", json!("evil.example")),
+        ("insecure-skip-tls-verify", json!(true)),
+    ] {
+        publish(field, value);
+        let said = sealed.inventory(&["use", "cluster1", "-o", "-", "--allow-insecure"]).fails(4);
+        assert!(said.contains("--trust-server"), "{field}: {said}");
+        publish(field, Value::Null);
+    }
+
+    // A copy that is bound to the profile is no reason to send it to another cluster's agent.
+    let fleet = Fleet::builder().spokes(1).start();
+    fleet.hub().edit(&*profile_path("cluster-inventory", "cluster1"), |profile| {
+        profile["status"]["accessProviders"][0]["cluster"]["server"] =
+            json!(user_server.replace("cluster1", "other"));
+    });
+    let said = Sealed::at(&fleet).inventory(&["use", "cluster1"]).fails(4);
+    assert!(said.contains("other"), "{said}");
+}
+
 #[test]
 fn a_hub_that_is_not_the_one_pinned_is_refused_and_both_are_named() {
     let (fleet, other) = (Fleet::builder().spokes(1).start(), Fleet::builder().spokes(1).start());

@@ -138,6 +138,79 @@ fn the_rights_that_the_documents_ask_for_are_enough() {
 }
 
 #[test]
+fn a_context_of_another_cluster_is_replaced_only_by_force() {
+    let fleet = Fleet::builder().spokes(2).start();
+    let sealed = Sealed::at(&fleet);
+    sealed.inventory(&["use", "cluster1", "--context-name", "prod"]).ok();
+    let said = sealed.inventory(&["use", "cluster2", "--context-name", "prod"]).fails(2);
+    assert!(said.contains("cluster1") && said.contains("--force"), "{said}");
+    sealed.inventory(&["use", "cluster2", "--context-name", "prod", "--force"]).ok();
+    assert_eq!(sealed.token("prod"), fleet.token("cluster2", "inventory"));
+}
+
+#[test]
+fn going_back_works_across_files_and_never_to_nowhere() {
+    let fleet = Fleet::builder().spokes(1).start();
+    let sealed = Sealed::empty();
+    let first = sealed.write("first", "apiVersion: v1\nkind: Config\n");
+    let second = sealed.write("second", &fleet.kubeconfig().to_string());
+    let list = format!("{}:{}", first.display(), second.display());
+    let ask = |args: &[&str]| run(sealed.inventory_command(args).env("KUBECONFIG", &list));
+    assert_eq!(ask(&["use", "cluster1"]).ok(), "context hub → cluster1@hub\n");
+    assert_eq!(ask(&["use", "-"]).ok(), "context cluster1@hub → hub\n");
+    assert_eq!(ask(&["use", "-"]).ok(), "context hub → cluster1@hub\n");
+    sealed.write("second", &fleet.kubeconfig().to_string().replace(r#""name":"hub""#, r#""name":"renamed""#));
+    let said = ask(&["use", "-"]).fails(3);
+    assert!(said.contains("hub"), "{said}");
+}
+
+#[test]
+fn impersonation_goes_on_from_one_cluster_to_the_next() {
+    let fleet = Fleet::builder().spokes(2).start();
+    let sealed = Sealed::at(&fleet);
+    sealed.inventory(&["use", "cluster1", "--as", "alice"]).ok();
+    sealed.inventory(&["use", "cluster2"]).ok();
+    fleet.hub().clear_log();
+    sealed.token("cluster2@hub");
+    assert!(fleet.hub().log().iter().all(|logged| logged.user == "alice"), "{:?}", fleet.hub().log());
+}
+
+#[test]
+fn what_cannot_be_written_is_a_failure_and_absurd_times_are_none() {
+    let fleet = Fleet::builder().spokes(1).start();
+    let sealed = Sealed::at(&fleet);
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    for args in [&["use", "cluster1", "-o", "-"][..], &["get"], &["get", "-o", "json"]] {
+        let ended = sealed.inventory_command(args).stdout(full()).output().unwrap();
+        assert_eq!(ended.status.code(), Some(1), "{args:?}");
+    }
+    sealed.inventory(&["get", "--request-timeout", &u64::MAX.to_string()]).ok();
+    sealed.inventory(&["use", "cluster1"]).ok();
+    let line = sealed.plugin_line("cluster1@hub");
+    let mut plugin = sealed.command(&line[0]);
+    run(plugin.args(&line[1..]).arg(format!("--timeout={}", u64::MAX))).ok();
+}
+
+#[test]
+fn a_relative_command_is_written_as_an_absolute_one() {
+    let fleet = Fleet::builder().spokes(1).start();
+    let sealed = Sealed::at(&fleet);
+    std::os::unix::fs::symlink(e2e::binaries::binaries(), sealed.path("bin")).unwrap();
+    let mut command =
+        sealed.inventory_command(&["use", "cluster1", "--exec-command", "./bin/credential-exec"]);
+    run(command.current_dir(sealed.home())).ok();
+    assert!(std::path::Path::new(&sealed.plugin_line("cluster1@hub")[0]).is_absolute());
+    assert_eq!(sealed.token("cluster1@hub"), fleet.token("cluster1", "inventory"));
+
+    // So are the hub's files, where $KUBECONFIG is relative.
+    let mut command = sealed.inventory_command(&["use", "cluster1"]);
+    run(command.current_dir(sealed.home()).env("KUBECONFIG", ".kube/config")).ok();
+    let mut line = sealed.plugin_line("cluster1@hub");
+    let ran = run(sealed.command(line.remove(0)).args(line).arg("--no-cache").current_dir("/"));
+    assert_eq!(token(&ran.ok()), fleet.token("cluster1", "inventory"));
+}
+
+#[test]
 fn it_writes_elsewhere_when_told_to() {
     let fleet = Fleet::builder().spokes(1).start();
     let sealed = Sealed::at(&fleet);
