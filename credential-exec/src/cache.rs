@@ -102,8 +102,9 @@ impl Cache {
     }
 
     /// The slot of a question, if there is a cache at all.
-    pub fn slot(&self, asked: &str) -> Option<Slot> {
-        Some(Slot { dir: self.dir()?, name: short_hash(asked), asked: asked.to_owned() })
+    pub fn slot(&self, asked: impl Into<String>) -> Option<Slot> {
+        let asked = asked.into();
+        Some(Slot { dir: self.dir()?, name: short_hash(&asked), asked })
     }
 
     fn dir(&self) -> Option<PathBuf> {
@@ -162,7 +163,8 @@ fn is_of(profile: &str, wanted: &str) -> bool {
 }
 
 fn read_wire(path: &Path) -> Option<Wire> {
-    let text = os::read_private(path, 1 << 20).ok()?;
+    let mut room = [0; 4096];
+    let text = os::read_private(path, 1 << 20, &mut room).ok()?;
     serde_json::from_slice::<Wire>(&text).ok().filter(|wire| wire.version == VERSION)
 }
 
@@ -223,7 +225,8 @@ impl Slot {
     /// The hub failure of less than two seconds ago.
     pub fn failure(&self, now_ms: i64) -> Option<Error> {
         os::check_private_dir(&self.dir).ok()?;
-        let text = os::read_private(&self.path("failed"), 1 << 16).ok()?;
+        let mut room = [0; 4096];
+        let text = os::read_private(&self.path("failed"), 1 << 16, &mut room).ok()?;
         let failure: Failure = serde_json::from_slice(&text).ok()?;
         let recent = (0..FAILURE_LIFE_MS).contains(&(now_ms - failure.at_ms));
         recent.then(|| Error {

@@ -61,7 +61,7 @@ fn answer(args: &[OsString], env: &Env, warnings: &mut Vec<String>) -> Result<Ve
     let info = ExecInfo::parse(info.as_ref().map(|text| text.as_encoded_bytes()))?;
     let renewal = env.os(RENEWAL).is_some();
     let use_cache = !args.iter().any(|arg| arg == "--no-cache");
-    let slot = if use_cache { Cache::of(env).slot(&question(args, &info, env)) } else { None };
+    let slot = if use_cache { Cache::of(env).slot(question(args, &info, env)) } else { None };
 
     let mut again = renewal;
     if let Some(slot) = slot.as_ref().filter(|_| !renewal)

@@ -1,6 +1,7 @@
 //! What differs between operating systems, in one place: private files, file identity, the
 //! process that called us, detached children.
 
+use std::borrow::Cow;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
@@ -46,20 +47,20 @@ pub fn open_private(path: &Path) -> io::Result<File> {
     regular(nofollow(OpenOptions::new().read(true)).open(path)?)
 }
 
-/// Reads a regular file of at most `limit` bytes, in one go.
+/// Reads a regular file of at most `limit` bytes: into `room` where it fits there, which spares a short
+/// run a buffer of its own.
 ///
 /// # Errors
-/// As [`open_private`], and `InvalidData` for a larger one.
-pub fn read_private(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let file = open_private(path)?;
-    let size = file.metadata()?.len();
-    if size > limit {
-        return Err(io::ErrorKind::InvalidData.into());
+/// As [`open_private`].
+pub fn read_private<'a>(path: &Path, limit: u64, room: &'a mut [u8]) -> io::Result<Cow<'a, [u8]>> {
+    let mut file = open_private(path)?;
+    let read = file.read(room)?;
+    if read < room.len() {
+        return Ok(Cow::Borrowed(&room[..read]));
     }
-    // One more than its size: then the end is seen without a second buffer.
-    let mut text = Vec::with_capacity(size as usize + 1);
+    let mut text = room.to_vec();
     file.take(limit).read_to_end(&mut text)?;
-    Ok(text)
+    Ok(Cow::Owned(text))
 }
 
 /// Opens a regular file for reading and writing, making it with mode 0600 if need be.

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -198,6 +198,16 @@ impl Laid {
         self.hub.request("POST", &format!("{collection}{manager}"), Some(&profile))?;
         let status = json!({ "status": profile["status"] });
         self.hub.request("PATCH", &format!("{collection}/{name}/status{manager}"), Some(&status)).map(drop)
+    }
+
+    /// Changes one profile, and waits until the API server has seen it itself.
+    pub fn touch(&self) -> Outcome<()> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_err(|e| e.to_string())?;
+        let changed = json!({ "metadata": { "annotations": { "touched": format!("{now:?}") } } });
+        let path = format!("{PROFILES}/namespaces/{INVENTORY}/clusterprofiles/{CLUSTER}");
+        self.hub.request("PATCH", &path, Some(&changed))?;
+        thread::sleep(Duration::from_millis(300));
+        Ok(())
     }
 
     /// Certificates enough for the size that a published CA bundle has; as with OCM's cluster-proxy,

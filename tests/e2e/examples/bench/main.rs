@@ -117,13 +117,16 @@ fn bench(options: &Options) -> Outcome<bool> {
                 ));
             }
         }
-        let none = || Ok(());
+        // A hub of this size changes all the time. One at rest lists slower: its API server then reads
+        // pages from etcd instead of its memory, and everybody only waits for that.
+        let touch = || laid.touch();
         let what = format!("get -A of {} profiles / kubectl get", options.profiles);
-        report.at_most(0.6, &what, &pairs(11, &get, &kubectl, none, || Ok(()))?)?;
+        report.at_most(0.6, &what, &pairs(11, &get, &kubectl, touch, touch)?)?;
         let urls = laid.home.path("pages.curl");
         let curl = laid.home.run("curl").arg("--config").arg(&urls);
         let what = format!("get -A of {} profiles / curl of the same pages", options.profiles);
-        report.at_most(1.3, &what, &pairs(11, &get, &curl, none, || laid.write_pages(&urls))?)?;
+        let renew = || touch().and_then(|()| laid.write_pages(&urls));
+        report.at_most(1.3, &what, &pairs(11, &get, &curl, touch, renew)?)?;
         report.memory(64.0, "get -A, peak memory", &get, &kubectl)?;
     }
     if options.hold {
