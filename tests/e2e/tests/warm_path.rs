@@ -75,7 +75,7 @@ fn a_warm_answer_opens_no_socket_and_starts_nothing() {
 }
 
 /// Each system call of a log of `strace -f`, and how often it was made.
-fn system_calls(log: &str) -> BTreeMap<&str, usize> {
+fn system_calls(log: &str) -> BTreeMap<String, usize> {
     let mut calls = BTreeMap::new();
     for line in log.lines() {
         // `PID name(arguments) = result`; signals, exits and resumed calls look otherwise.
@@ -83,7 +83,7 @@ fn system_calls(log: &str) -> BTreeMap<&str, usize> {
         if let Some((name, _)) = call.split_once('(')
             && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         {
-            *calls.entry(name).or_default() += 1;
+            *calls.entry(name.to_owned()).or_default() += 1;
         }
     }
     calls
