@@ -66,7 +66,7 @@ pub struct Laid {
 
 impl Laid {
     /// Starts both control planes, joins one cluster, and lets `use` write its context.
-    pub fn out(inventory: &Path, credential_exec: &Path) -> Outcome<Self> {
+    pub fn out(binaries: &Path) -> Outcome<Self> {
         let (hub, spoke) = ControlPlane::start_two("hub", "spoke")?.ok_or("nothing to measure against")?;
         let token = Joined::join(&hub, &spoke, CLUSTER, ACCOUNT)?.token()?;
         let home =
@@ -74,11 +74,14 @@ impl Laid {
         let mut laid = Self { home: Home(home), hub, spoke, plugin: Vec::new(), token };
         laid.write("hub.yaml", &laid.hub.kubeconfig(&laid.hub.token("viewer")))?;
         laid.write("hub.ca", laid.hub.ca_pem())?;
+        for name in ["kubectl-inventory", "credential-exec"] {
+            laid.install(binaries, name)?;
+        }
         let spoke = laid.home.path("spoke.yaml");
         laid.home
-            .run(inventory)
+            .run(laid.installed("kubectl-inventory"))
             .args(["use", CLUSTER, "--exec-command"])
-            .arg(credential_exec)
+            .arg(laid.installed("credential-exec"))
             .arg("-o")
             .arg(&spoke)
             .output()?;
@@ -86,6 +89,19 @@ impl Laid {
         let user = written["users"][0]["name"].as_str().ok_or("use wrote no user")?;
         laid.plugin = plugin_line(&entry(&written, "users", user));
         Ok(laid)
+    }
+
+    /// A copy, as an installation makes one. What a linker has just written lies in the system's page
+    /// cache in small pieces and starts a third slower.
+    fn install(&self, binaries: &Path, name: &str) -> Outcome<()> {
+        fs::copy(binaries.join(name), self.installed(name))
+            .map(drop)
+            .map_err(|error| format!("{name}: {error}"))
+    }
+
+    /// One of our binaries.
+    pub fn installed(&self, name: &str) -> PathBuf {
+        self.home.path(name)
     }
 
     fn write(&self, name: &str, text: &str) -> Outcome<()> {

@@ -91,22 +91,22 @@ impl Options {
 
 /// Whether every goal was met.
 fn bench(options: &Options) -> Outcome<bool> {
-    let laid = Laid::out(&options.binary("kubectl-inventory"), &options.binary("credential-exec"))?;
+    let laid = Laid::out(&options.binaries)?;
     let mut report = Report::default();
-    if options.wants("warm") {
-        report.at_most(0.6, "warm credential / a dynamic /bin/true", &warm(&laid)?)?;
+    if options.wants("cold") {
+        report.at_most(0.4, "cold credential / curl of the same Secret", &cold(&laid)?)?;
     }
     if options.wants("yardstick") {
         report.faster(30.0, "warm credential / client-go plugin", &yardstick(&laid)?)?;
     }
-    if options.wants("cold") {
-        report.at_most(0.4, "cold credential / curl of the same Secret", &cold(&laid)?)?;
+    if options.wants("warm") {
+        report.at_most(0.6, "warm credential / a dynamic /bin/true", &warm(&laid)?)?;
     }
     if options.wants("get") || options.hold {
         laid.fill(options.profiles)?;
     }
     if options.wants("get") {
-        let get = laid.home.run(options.binary("kubectl-inventory")).args(["get", "-A"]);
+        let get = laid.home.run(laid.installed("kubectl-inventory")).args(["get", "-A"]);
         let kubectl = laid.home.run(&options.kubectl).args(["get", "clusterprofiles", "-A"]);
         for (run, who) in [(&get, "get"), (&kubectl, "kubectl")] {
             let lines = run.output()?.lines().count();

@@ -5,7 +5,6 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use e2e::binaries::skip;
 use e2e::sealed::{Ran, Sealed, exec_info, run, token};
 use fleet::{AccountSpec, Fault, Fleet};
 
@@ -95,37 +94,6 @@ fn a_warm_run_does_not_wait_for_a_lock() {
     assert!(!locks.is_empty());
     locks.iter().for_each(|lock| lock.lock().unwrap());
     sealed.token(CONTEXT);
-}
-
-#[test]
-fn a_warm_run_opens_no_socket_and_starts_no_thread() {
-    let fleet = Fleet::builder().spokes(1).start();
-    let sealed = used(&fleet, 1);
-    let trace = sealed.path("trace");
-    let calls = |what: &str| {
-        let mut strace = sealed.command("strace");
-        strace.args(["-f", "-qq", "-o"]).arg(&trace).args(sealed.plugin_line(CONTEXT));
-        strace.env("KUBERNETES_EXEC_INFO", exec_info("v1", None));
-        match strace.output() {
-            Err(_) => {
-                skip("no strace");
-                None
-            }
-            Ok(output) => {
-                assert!(output.status.success(), "{what}: {output:?}");
-                let lines = sealed.read("trace");
-                let call = |line: &str| line.split('(').next()?.split_whitespace().last().map(str::to_owned);
-                Some(lines.lines().filter_map(call).collect::<Vec<_>>())
-            }
-        }
-    };
-    let costly = |call: &String| {
-        ["socket", "connect", "clone", "clone3", "fork", "vfork", "epoll_create1"].contains(&call.as_str())
-    };
-    let Some(cold) = calls("cold") else { return };
-    assert!(cold.iter().any(costly), "a cold run does connect: {cold:?}");
-    let warm = calls("warm").unwrap();
-    assert!(warm.len() > 10 && !warm.iter().any(costly), "{warm:?}");
 }
 
 #[test]
