@@ -322,12 +322,9 @@ impl Cold<'_> {
         runtime.block_on(async {
             let client = Client::connect(&job.hub, self.env, options).await?;
             let fetch = source::fetch(&client, &job.request, millis(self.env.clock()) / 1000);
-            let timeout = job.request.timeout;
-            tokio::time::timeout(timeout, fetch).await.unwrap_or_else(|_| {
-                let cause = format!("no answer from {} within {} s", job.hub.server(), timeout.as_secs());
-                Err(Error::new(Kind::Unreachable, cause)
-                    .remedy("check the network, or allow more with --timeout"))
-            })
+            // One request has this much time, and so have all of them together.
+            let all = tokio::time::timeout(job.request.timeout, fetch).await;
+            all.unwrap_or_else(|_| Err(client.too_slow()))
         })
     }
 }
@@ -345,6 +342,7 @@ fn stamps(job: &Job) -> Vec<(std::path::PathBuf, Stamp)> {
         &user.client_key,
     ];
     paths.extend(more.into_iter().flatten().cloned());
+    paths.sort();
     paths.dedup();
     paths.into_iter().map(|path| (path.clone(), Stamp::of(&path))).collect()
 }

@@ -13,13 +13,23 @@ use credential_exec::request::{CredentialRequest, Impersonate};
 use crate::cli::Global;
 use crate::config::Config;
 
+/// The hub, and what was learnt on the way to it.
+pub struct Chosen {
+    /// The hub.
+    pub hub: Hub,
+    /// Whom to be there: the flags, else what the current context of ours says.
+    pub impersonate: Impersonate,
+    /// The context that kubectl uses now.
+    pub current_context: Option<String>,
+}
+
 /// The hub that the flags, the surroundings and the config file mean: `--context`,
 /// `$KUBECTL_INVENTORY_HUB`, the config file's `hub`, the hub that the current context came from,
-/// the current context. And whom to be there: the flags, else what that context of ours says.
+/// the current context.
 ///
 /// # Errors
 /// Those of reading the kubeconfig; an unknown context names the ones on offer.
-pub fn choose(global: &Global, config: &Config, env: &Env) -> Result<(Hub, Impersonate)> {
+pub fn choose(global: &Global, config: &Config, env: &Env) -> Result<Chosen> {
     let kubeconfig = Kubeconfig::load(&Kubeconfig::paths(env, global.kubeconfig.as_deref()))?;
     let named =
         global.context.clone().or_else(|| env.var("KUBECTL_INVENTORY_HUB")).or_else(|| config.hub.clone());
@@ -38,17 +48,13 @@ pub fn choose(global: &Global, config: &Config, env: &Env) -> Result<(Hub, Imper
             }
         }
     };
-    if let Some(user) = &global.as_user {
-        impersonate.user = Some(user.clone());
-    }
-    if !global.as_group.is_empty() {
-        impersonate.groups.clone_from(&global.as_group);
-    }
-    if let Some(uid) = &global.as_uid {
-        impersonate.uid = Some(uid.clone());
-    }
+    let impersonate = Impersonate {
+        user: global.as_user.clone().or(impersonate.user),
+        groups: if global.as_group.is_empty() { impersonate.groups } else { global.as_group.clone() },
+        uid: global.as_uid.clone().or(impersonate.uid),
+    };
     find_hub::impersonate(&mut hub, &impersonate);
-    Ok((hub, impersonate))
+    Ok(Chosen { hub, impersonate, current_context: kubeconfig.current_context })
 }
 
 /// The request that a context of ours was made for; `None` for anybody else's.

@@ -37,9 +37,8 @@ pub fn run(args: &[OsString], env: &Env, stdout_is_terminal: bool, err: &mut dyn
     };
     let color = cli.global.color.parse::<term::Color>().unwrap_or_default().enabled(env, stdout_is_terminal);
     let mut out = term::Pipe::new(term::stdout(color));
-    let result = dispatch(&cli, env, color, &mut out, err).and_then(|()| {
-        out.flush().map_err(|e| Error::new(Kind::Failed, format!("the answer cannot be written: {e}")))
-    });
+    let result =
+        dispatch(&cli, env, color, &mut out, err).and_then(|()| out.flush().map_err(term::not_written));
     match result {
         Ok(()) => 0,
         Err(error) => {
@@ -59,7 +58,7 @@ fn dispatch(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut dy
         Verb::Version => cmd::version::run(env, out),
         Verb::Get(options) => {
             let config = Config::load(env)?;
-            let (hub, _) = hub::choose(global, &config, env)?;
+            let hub = hub::choose(global, &config, env)?.hub;
             hub::runtime()?
                 .block_on(async {
                     let client = hub::connect(&hub, global, env).await?;
@@ -86,19 +85,13 @@ fn dispatch(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut dy
                 let paths = Kubeconfig::paths(env, global.kubeconfig.as_deref());
                 return cmd::switch::back(&paths, &target, env.clock(), out);
             }
-            let (hub, impersonate) = hub::choose(global, &config, env)?;
+            let chosen = hub::choose(global, &config, env)?;
+            let hub = &chosen.hub;
             let Some(name) = options.name.as_deref() else {
                 let paths = Kubeconfig::paths(env, global.kubeconfig.as_deref().map(Path::new));
                 return cmd::switch::hub(&hub.context, &paths, &target, env.clock(), out);
             };
-            let job = cmd::use_cluster::UseCluster {
-                options,
-                global,
-                config: &config,
-                env,
-                hub: &hub,
-                impersonate,
-            };
+            let job = cmd::use_cluster::UseCluster { options, global, config: &config, env, chosen: &chosen };
             hub::runtime()?.block_on(job.run(name, out, err)).map_err(|error| at(&hub.context, error))
         }
     }

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use credential_exec::env::Env;
+use credential_exec::error::{Error, Kind};
 
 /// When to colour (`--color`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +53,11 @@ impl FromStr for Color {
 pub fn stdout(colored: bool) -> Box<dyn Write> {
     let stdout = io::stdout();
     if colored { Box::new(anstream::AutoStream::always(stdout)) } else { Box::new(stdout) }
+}
+
+/// What it means when an answer does not reach its reader.
+pub fn not_written(error: io::Error) -> Error {
+    Error::new(Kind::Failed, format!("the answer cannot be written: {error}"))
 }
 
 /// An output whose reader may leave: from then on everything written is dropped, without an error.

@@ -237,7 +237,7 @@ impl Client {
         )
     }
 
-    fn too_slow(&self) -> Error {
+    pub(crate) fn too_slow(&self) -> Error {
         let Inner { server, through, deadline, .. } = &*self.0;
         Error::new(
             Kind::Unreachable,

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::endpoint::{Server, parse_server};
+use super::kubeconfig::ClusterEntry;
 
 /// Where OCM's user-server is installed unless its configuration says otherwise.
 pub const DEFAULT_NAMESPACE: &str = "open-cluster-management-addon";
@@ -49,6 +50,28 @@ pub enum Verdict {
     Ask,
     /// It is a user-server, but its path leads to another cluster (which is named).
     OtherCluster(String),
+}
+
+/// What of a cluster entry decides who answers, besides its address; empty when nothing does.
+pub fn detour(cluster: &ClusterEntry) -> String {
+    let host = parse_server(&cluster.server).map(|server| server.host).unwrap_or_default();
+    let name = cluster.tls_server_name.as_ref().filter(|name| !name.eq_ignore_ascii_case(&host));
+    let mut parts = Vec::new();
+    parts.extend(name.map(|name| format!("certificate of {name}")));
+    parts.extend(cluster.proxy_url.as_ref().map(|proxy| format!("proxy {proxy}")));
+    parts.extend(cluster.insecure.then(|| "certificate not checked".to_owned()));
+    parts.join(", ")
+}
+
+/// Judges the server that is to be given a token which OCM bound to this very profile, by an
+/// ownerReference: the profile may name any server, but not OCM's own with another cluster's path.
+pub fn judge_bound(offer: &Remembered, known: &Known<'_>) -> Verdict {
+    let at_user_server = parse_server(&offer.server)
+        .is_ok_and(|server| is_user_server(&server.host, known.user_server_namespace));
+    match judge(offer, known) {
+        Verdict::OtherCluster(other) if at_user_server => Verdict::OtherCluster(other),
+        _ => Verdict::Trusted,
+    }
 }
 
 /// Judges the server that is to be given the token of an account of `offer.cluster`.
@@ -135,6 +158,20 @@ mod tests {
             let offer = Remembered { detour: "proxy http://evil:3128".into(), ..offer(server) };
             assert_eq!(judge(&offer, &known), Verdict::Ask, "{server}");
         }
+    }
+
+    #[test]
+    fn a_bound_token_goes_where_its_profile_says_but_not_to_another_clusters_agent() {
+        let hosts = ["proxy.example.com".to_owned()];
+        let known = Known { user_server_namespace: DEFAULT_NAMESPACE, hosts: &hosts, remembered: &[] };
+        let user_server = "https://cluster-proxy-addon-user.open-cluster-management-addon:9092";
+        for server in
+            ["https://anywhere", "https://proxy.example.com/other", &format!("{user_server}/cluster1")]
+        {
+            assert_eq!(judge_bound(&offer(server), &known), Verdict::Trusted, "{server}");
+        }
+        let other = judge_bound(&offer(&format!("{user_server}/other")), &known);
+        assert_eq!(other, Verdict::OtherCluster("other".into()));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::inventory::cluster_profile::{GROUP, Summary};
 use crate::output::Format;
 use crate::output::document::{self, Syntax};
 use crate::output::table::{Look, Table};
+use crate::term::not_written;
 
 /// What was asked for.
 #[derive(Clone, Debug, Default)]
@@ -170,8 +171,4 @@ impl Question<'_> {
         list.finish(out).map_err(not_written)?;
         outcome.map(drop)
     }
-}
-
-fn not_written(error: io::Error) -> Error {
-    Error::new(Kind::Failed, format!("the answer cannot be written: {error}"))
 }

@@ -26,9 +26,7 @@ pub fn back(paths: &[PathBuf], path: &Path, now: SystemTime, out: &mut dyn Write
                 Error::new(Kind::NotFound, cause).remedy("`kubectl config use-context NAME` chooses another")
             );
         }
-        let old = document.current_context().map(str::to_owned).or_else(|| config.current_context.clone());
-        document.switch(old.as_deref(), &previous);
-        Ok((old, previous))
+        Ok((document.switch(config.current_context.as_deref(), &previous), previous))
     })?;
     say(old.as_deref(), &new, out);
     Ok(())
@@ -53,11 +51,8 @@ pub fn hub(
         )
         .remedy("add the hub's own kubeconfig file to $KUBECONFIG"));
     }
-    let old = edit(path, now, |document| {
-        let old = document.current_context().map(str::to_owned).or_else(|| config.current_context.clone());
-        document.switch(old.as_deref(), context);
-        Ok(old)
-    })?;
+    let elsewhere = config.current_context.as_deref();
+    let old = edit(path, now, |document| Ok(document.switch(elsewhere, context)))?;
     say(old.as_deref(), context, out);
     Ok(())
 }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use credential_exec::env::Env;
 use credential_exec::error::{Error, Kind, Result, printable};
-use credential_exec::hub::{Client, Hub, Kubeconfig};
+use credential_exec::hub::{Client, Hub};
 use credential_exec::key::sha256;
-use credential_exec::request::{CredentialRequest, DEFAULT_TIMEOUT, HubPin, Impersonate, ProfileRef, Source};
+use credential_exec::request::{CredentialRequest, DEFAULT_TIMEOUT, HubPin, ProfileRef, Source};
 
 use crate::access::kubeconfig::{ClusterEntry, ExecEntry, render};
 use crate::access::trust::{self, Known, Remembered, Verdict};
@@ -16,9 +16,10 @@ use crate::cli::{Global, Use};
 use crate::cmd::list::{Scope, find};
 use crate::cmd::{accounts, switch, version};
 use crate::config::Config;
+use crate::hub::Chosen;
 use crate::inventory::ClusterProfile;
 use crate::kubeconfig_file::{self, Change, Document, Entry, Mark};
-use crate::{hub, trust_store};
+use crate::{hub, term, trust_store};
 
 /// Everything that `use` is given.
 pub struct UseCluster<'a> {
@@ -31,9 +32,7 @@ pub struct UseCluster<'a> {
     /// The surroundings.
     pub env: &'a Env,
     /// The hub.
-    pub hub: &'a Hub,
-    /// Whom to be at the hub: `--as`, else what the current context of ours says.
-    pub impersonate: Impersonate,
+    pub chosen: &'a Chosen,
 }
 
 /// What one profile would become.
@@ -46,20 +45,24 @@ struct Plan {
 }
 
 impl UseCluster<'_> {
+    fn hub(&self) -> &Hub {
+        &self.chosen.hub
+    }
+
     /// Resolves the cluster, writes its context and switches to it.
     ///
     /// # Errors
     /// Each link's own: hub, profile, access, account, trust, file.
     pub async fn run(&self, name: &str, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
         let command = self.exec_command()?;
-        let client = hub::connect(self.hub, self.global, self.env).await?;
+        let client = hub::connect(self.hub(), self.global, self.env).await?;
         let scope = Scope::new(
             self.global.namespace.as_deref(),
             false,
-            self.hub.namespace.as_deref(),
+            self.hub().namespace.as_deref(),
             self.config.namespace.as_deref(),
         );
-        let profiles = find(&client, &self.hub.context, &scope, name).await?;
+        let profiles = find(&client, &self.hub().context, &scope, name).await?;
         let plan = self.the_usable_one(&client, name, profiles).await?;
         for note in &plan.notes {
             let _ = writeln!(err, "{}", printable(note));
@@ -123,8 +126,7 @@ impl UseCluster<'_> {
         Ok(Plan { profile, cluster, source, notes, agreed })
     }
 
-    /// Whether this server may be given this account's token. OCM's copy is bound to the profile
-    /// and needs no more; the account's own Secret is handed only to a server that is trusted.
+    /// Whether this server may be given this account's token; asks the person where it is theirs to say.
     fn trust(
         &self,
         cluster: &ClusterEntry,
@@ -133,34 +135,25 @@ impl UseCluster<'_> {
         may_ask: bool,
         notes: &mut Vec<String>,
     ) -> Result<Option<Remembered>> {
-        let (managed, bound) = match source {
-            Source::ManagedServiceAccount { cluster, .. } => (cluster, false),
-            Source::SyncedSecret { cluster, .. } => (cluster, true),
-        };
+        let managed = source.cluster();
         let ca = sha256(&[cluster.ca_data.as_deref().unwrap_or("system")]);
         let offer = Remembered {
-            hub: hub::fingerprint(self.hub)?,
-            cluster: managed.clone(),
+            hub: hub::fingerprint(self.hub())?,
+            cluster: managed.to_owned(),
             server: cluster.server.clone(),
             ca,
-            detour: detour(cluster),
+            detour: trust::detour(cluster),
         };
         let remembered = trust_store::load(self.env)?;
         let known =
             Known { user_server_namespace, hosts: &self.config.trusted_hosts, remembered: &remembered };
-        let host = endpoint::parse_server(&cluster.server).map(|server| server.host).unwrap_or_default();
-        let question = match trust::judge(&offer, &known) {
+        let verdict = match source {
+            Source::SyncedSecret { .. } => trust::judge_bound(&offer, &known),
+            Source::ManagedServiceAccount { .. } => trust::judge(&offer, &known),
+        };
+        let question = match verdict {
             Verdict::Trusted => return Ok(None),
-            // Another cluster's path at OCM's own server is wrong whatever the token is bound to.
-            Verdict::Ask => {
-                if bound {
-                    return Ok(None);
-                }
-                self.question(&offer)
-            }
-            Verdict::OtherCluster(_) if bound && !trust::is_user_server(&host, user_server_namespace) => {
-                return Ok(None);
-            }
+            Verdict::Ask => question(&offer),
             Verdict::OtherCluster(other) => {
                 return Err(Error::new(
                     Kind::Refused,
@@ -181,17 +174,6 @@ impl UseCluster<'_> {
         }
         Err(Error::new(Kind::Refused, format!("{question}, which is not OCM's user-server"))
             .remedy("if that server is the cluster's, add --trust-server"))
-    }
-
-    fn question(&self, offer: &Remembered) -> String {
-        let ca = format!("CA SHA-256 {}", &offer.ca[..16]);
-        let detour = if offer.detour.is_empty() { ca } else { format!("{ca}, {}", offer.detour) };
-        format!(
-            "{}'s token would be sent to {} ({})",
-            offer.cluster,
-            printable(&offer.server),
-            printable(&detour)
-        )
     }
 
     fn exec_command(&self) -> Result<String> {
@@ -216,28 +198,21 @@ impl UseCluster<'_> {
             let entry = self.entry(plan, command, &document)?;
             document.put(&entry, true)?;
             document.set_current_context(&entry.context);
-            return out
-                .write_all(document.to_yaml().as_bytes())
-                .and_then(|()| out.flush())
-                .map_err(|e| Error::new(Kind::Failed, format!("the kubeconfig cannot be written: {e}")));
+            return out.write_all(document.to_yaml().as_bytes()).map_err(term::not_written);
         }
         let target: PathBuf = match &self.options.output {
             Some(path) => path.clone(),
             None => kubeconfig_file::target(self.env, self.global.kubeconfig.as_deref())?,
         };
         // The current context may stand in another file of the list than the one written.
-        let paths = Kubeconfig::paths(self.env, self.global.kubeconfig.as_deref());
-        let elsewhere = match self.options.output {
-            Some(_) => None,
-            None => Kubeconfig::load(&paths).ok().and_then(|config| config.current_context),
-        };
+        let elsewhere = self.chosen.current_context.as_deref().filter(|_| self.options.output.is_none());
         let (change, name, old) = kubeconfig_file::edit(&target, self.env.clock(), |document| {
             let entry = self.entry(plan, command, document)?;
             let change = document.put(&entry, self.options.force)?;
-            let old = document.current_context().map(str::to_owned).or_else(|| elsewhere.clone());
-            if !self.options.no_switch {
-                document.switch(old.as_deref(), &entry.context);
-            }
+            let old = match self.options.no_switch {
+                true => None,
+                false => document.switch(elsewhere, &entry.context),
+            };
             Ok((change, entry.context, old))
         })?;
         if let Change::Updated(update) = &change {
@@ -259,11 +234,11 @@ impl UseCluster<'_> {
         let meta = &plan.profile.metadata;
         let request = CredentialRequest {
             hub: HubPin {
-                kubeconfig: self.hub.files.clone(),
-                context: self.hub.context.clone(),
-                server: self.hub.server().to_owned(),
-                ca: self.hub.ca_fingerprint()?,
-                impersonate: self.impersonate.clone(),
+                kubeconfig: self.hub().files.clone(),
+                context: self.hub().context.clone(),
+                server: self.hub().server().to_owned(),
+                ca: self.hub().ca_fingerprint()?,
+                impersonate: self.chosen.impersonate.clone(),
             },
             profile: ProfileRef {
                 namespace: meta.namespace.clone(),
@@ -276,8 +251,8 @@ impl UseCluster<'_> {
             no_cache: self.options.no_cache,
         };
         let mark = Mark {
-            hub: hub::fingerprint(self.hub)?,
-            hub_context: self.hub.context.clone(),
+            hub: hub::fingerprint(self.hub())?,
+            hub_context: self.hub().context.clone(),
             profile: format!("{}/{}", meta.namespace, meta.name),
             account: Some(plan.source.account().to_owned()),
             uid: meta.uid.clone(),
@@ -293,15 +268,11 @@ impl UseCluster<'_> {
     }
 }
 
-/// What of a cluster entry decides who answers, besides its address.
-fn detour(cluster: &ClusterEntry) -> String {
-    let host = endpoint::parse_server(&cluster.server).map(|server| server.host).unwrap_or_default();
-    let name = cluster.tls_server_name.as_ref().filter(|name| !name.eq_ignore_ascii_case(&host));
-    let mut parts = Vec::new();
-    parts.extend(name.map(|name| format!("certificate of {name}")));
-    parts.extend(cluster.proxy_url.as_ref().map(|proxy| format!("proxy {proxy}")));
-    parts.extend(cluster.insecure.then(|| "certificate not checked".to_owned()));
-    parts.join(", ")
+/// What the person is asked: who would be given whose token.
+fn question(offer: &Remembered) -> String {
+    let ca = format!("CA SHA-256 {}", &offer.ca[..16]);
+    let how = if offer.detour.is_empty() { ca } else { format!("{ca}, {}", offer.detour) };
+    format!("{}'s token would be sent to {} ({})", offer.cluster, printable(&offer.server), printable(&how))
 }
 
 /// A server as it is, a CA by its fingerprint.

@@ -234,13 +234,16 @@ impl Document {
         Some(extension(&self.root, EXTENSION)?.str("previous")).filter(|name| !name.is_empty())
     }
 
-    /// Makes a context the current one and remembers `old`, which was the current one until now.
-    pub fn switch(&mut self, old: Option<&str>, to: &str) {
+    /// Makes a context the current one and remembers the old one, which is returned. Where this file
+    /// names none, that is the one of the other files of the list.
+    pub fn switch(&mut self, elsewhere: Option<&str>, to: &str) -> Option<String> {
+        let old = self.current_context().or(elsewhere).map(str::to_owned);
         self.root.set("current-context", to.into());
-        if let Some(old) = old.filter(|old| *old != to) {
+        if let Some(old) = old.as_deref().filter(|old| *old != to) {
             let previous = Node::Map(vec![("previous".into(), old.into())]);
             set_extension(&mut self.root, EXTENSION, previous);
         }
+        old
     }
 
     /// Makes a context the current one of a file that had none.
