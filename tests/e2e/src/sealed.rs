@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use fleet::Fleet;
+use fleet::machine::kubectl;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::binaries::{binaries, kubectl};
+use crate::binaries::binaries;
 
 /// The environment of one test. Nothing of it is left when it is dropped.
 pub struct Sealed {

@@ -3,10 +3,10 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use e2e::binaries::kubectl;
 use e2e::controlplane::ocm::{Joined, profile, put_profile};
 use e2e::controlplane::{ControlPlane, go_program};
 use e2e::sealed::{Sealed, run, run_with_input, yaml};
+use fleet::machine::kubectl;
 use serde_json::{Value, json};
 
 #[test]

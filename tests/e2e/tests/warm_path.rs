@@ -10,9 +10,9 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 
-use e2e::binaries::skip;
 use e2e::sealed::{Sealed, exec_info, run, token};
 use fleet::Fleet;
+use fleet::machine::skip;
 
 const CONTEXT: &str = "cluster1@hub";
 

@@ -28,6 +28,7 @@ mod faults;
 mod fleet;
 mod key;
 mod listen;
+pub mod machine;
 pub mod ocm;
 mod patch;
 mod request;

@@ -1,33 +1,31 @@
 //! A real kubectl against a spoke and the hub, with plain tokens: what it shows is what users see.
 //! Skipped, and said so, where PATH has no kubectl.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use fleet::machine::kubectl;
 use fleet::{Fleet, INVENTORY};
 use serde_json::Value;
 use tempfile::TempDir;
 
 struct Kubectl {
+    program: PathBuf,
     home: TempDir,
 }
 
 impl Kubectl {
     /// `None` where there is no kubectl.
     fn new(kubeconfig: &Value) -> Option<Self> {
-        let found =
-            Command::new("kubectl").args(["version", "--client"]).output().is_ok_and(|o| o.status.success());
-        if !found {
-            let _ = std::io::stderr().write_all(b"skipped: no kubectl on PATH\n");
-            return None;
-        }
+        let program = kubectl()?;
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("config"), kubeconfig.to_string()).unwrap();
-        Some(Self { home })
+        Some(Self { program, home })
     }
 
     fn command(&self, line: &str) -> Command {
-        let mut command = Command::new("kubectl");
+        let mut command = Command::new(&self.program);
         let home = self.home.path();
         command.args(line.split_whitespace()).env("HOME", home).env("KUBECONFIG", home.join("config"));
         command.env_remove("KUBERC").current_dir(home).stdin(Stdio::null());

@@ -3,10 +3,11 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+
+use fleet::machine::{say, skip};
 
 /// The Kubernetes version that go.mod names; without it in the binary kubectl complains.
 const VERSION: &str = "v1.36.3";
@@ -95,13 +96,7 @@ fn build() -> Result<Option<PathBuf>, String> {
 
 fn or_skip<T>(found: Option<T>, reason: &str) -> Option<T> {
     if found.is_none() {
-        assert!(env::var_os("CI_NO_SKIP").is_none_or(|value| value != "1"), "{reason}");
-        say(&format!("SKIPPED: {reason}"));
+        skip(reason);
     }
     found
-}
-
-/// Past the test harness, which would keep it to itself.
-fn say(line: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
 }

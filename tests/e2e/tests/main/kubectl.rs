@@ -2,9 +2,9 @@
 
 use std::process::Stdio;
 
-use e2e::binaries::{kubectls, skip};
 use e2e::controlplane::go_program;
 use e2e::sealed::{Sealed, run, run_with_input};
+use fleet::machine::{kubectl, kubectls, skip};
 use fleet::{CertShape, Fleet};
 
 #[test]
@@ -103,7 +103,7 @@ fn the_demo_runs_with_and_without_kubectl_and_leaves_nothing() {
     let folder_of = |program: &std::path::Path| program.parent().unwrap().to_owned();
     let cargo = folder_of(std::path::Path::new(env!("CARGO")));
     let mut paths = vec![Vec::new()];
-    match e2e::binaries::kubectl() {
+    match kubectl() {
         Some(kubectl) => paths.push(vec![folder_of(&kubectl)]),
         None => skip("the demo with kubectl: there is none"),
     }
