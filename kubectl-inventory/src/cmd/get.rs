@@ -7,7 +7,7 @@ use credential_exec::error::{Error, Kind, Result, printable};
 use credential_exec::hub::Client;
 use serde_json::value::RawValue;
 
-use super::list::{Item, Query, Scope, find, list};
+use super::list::{Item, Query, Scope, find, list, look_up};
 use crate::inventory::Cluster;
 use crate::inventory::cluster_profile::{GROUP, Summary};
 use crate::output::Format;
@@ -89,14 +89,9 @@ impl Question<'_> {
         }
         let mut missing: Vec<Error> = Vec::new();
         for name in &self.options.names {
-            match find(self.client, self.hub, &self.scope, name).await {
+            match look_up(self.client, self.hub, &self.scope, name).await? {
                 Ok(found) => pass(found)?,
-                Err(error)
-                    if error.kind == Kind::NotFound && error.cause.starts_with("no ClusterProfile ") =>
-                {
-                    missing.push(error);
-                }
-                Err(error) => return Err(error),
+                Err(not_there) => missing.push(not_there),
             }
         }
         let Some(first) = missing.first() else { return Ok(None) };
@@ -160,13 +155,17 @@ impl Question<'_> {
     }
 
     async fn document(&self, syntax: Syntax, out: &mut dyn Write) -> Result<()> {
-        if let [name] = self.options.names.as_slice() {
-            let mut found: Vec<Box<RawValue>> = find(self.client, self.hub, &self.scope, name).await?;
-            if found.len() == 1 {
-                return document::object(syntax, &found.remove(0), out).map_err(not_written);
-            }
-        }
         let mut list = document::List::new(syntax);
+        if let [name] = self.options.names.as_slice() {
+            let found: Vec<Box<RawValue>> = find(self.client, self.hub, &self.scope, name).await?;
+            let written = match found.as_slice() {
+                [only] => document::object(syntax, only, out),
+                several => {
+                    several.iter().try_for_each(|raw| list.push(raw, out)).and_then(|()| list.finish(out))
+                }
+            };
+            return written.map_err(not_written);
+        }
         let outcome = self.ask(|raw: Box<RawValue>| list.push(&raw, out)).await;
         list.finish(out).map_err(not_written)?;
         outcome.map(drop)

@@ -235,6 +235,19 @@ fn explain(error: Error, status: http::StatusCode, hub: &str, namespace: Option<
 /// # Errors
 /// [`Kind::NotFound`] when there is none; the hub's.
 pub async fn find<T: Item>(client: &Client, hub: &str, scope: &Scope, name: &str) -> Result<Vec<T>> {
+    look_up(client, hub, scope, name).await?
+}
+
+/// As [`find`]; that there is no such profile is an answer here, and no failure.
+///
+/// # Errors
+/// The hub's.
+pub async fn look_up<T: Item>(
+    client: &Client,
+    hub: &str,
+    scope: &Scope,
+    name: &str,
+) -> Result<Result<Vec<T>>> {
     let (scope, name) = match name.split_once('/') {
         Some((namespace, name)) => (Scope::Namespace(namespace.to_owned()), name),
         None => (scope.clone(), name),
@@ -252,15 +265,15 @@ pub async fn find<T: Item>(client: &Client, hub: &str, scope: &Scope, name: &str
     })
     .await?;
     if !found.is_empty() {
-        return Ok(found);
+        return Ok(Ok(found));
     }
     let place = match (&scope, looked_at) {
         (Scope::Namespace(namespace), _) => format!("namespace {namespace}"),
         (_, Some(only)) => format!("namespace {only} (you may not list all of them; choose one with -n)"),
         _ => "any namespace".to_owned(),
     };
-    Err(Error::new(Kind::NotFound, format!("no ClusterProfile {name} in {place} of hub context {hub}"))
-        .remedy("`kubectl inventory get -A` lists what there is"))
+    let cause = format!("no ClusterProfile {name} in {place} of hub context {hub}");
+    Ok(Err(Error::new(Kind::NotFound, cause).remedy("`kubectl inventory get -A` lists what there is")))
 }
 
 #[cfg(test)]
