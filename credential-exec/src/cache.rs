@@ -107,6 +107,11 @@ impl Cache {
         Some(Slot { dir: self.dir()?, name: short_hash(&asked), asked })
     }
 
+    /// The directory that everything is kept in.
+    pub fn base(&self) -> Option<&Path> {
+        self.base.as_deref()
+    }
+
     fn dir(&self) -> Option<PathBuf> {
         self.base.as_ref().map(|base| base.join("credentials"))
     }
@@ -148,12 +153,16 @@ impl Cache {
     }
 }
 
-/// FNV-1a, 64 bits, in hex.
-fn short_hash(text: &str) -> String {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for &byte in text.as_bytes() {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
+/// FNV-1a, 64 bits: quick, and no protection against somebody who looks for a collision.
+pub(crate) fn fnv(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// [`fnv`] in hex.
+pub(crate) fn short_hash(text: &str) -> String {
+    let hash = fnv(text.as_bytes());
     let digit = |shift: u32| char::from(b"0123456789abcdef"[(hash >> shift & 15) as usize]);
     (0..16).rev().map(|place| digit(place * 4)).collect()
 }

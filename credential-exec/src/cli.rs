@@ -10,7 +10,8 @@ use clap::error::ErrorKind;
 
 use crate::error::{Error, Kind, Result};
 use crate::request::{
-    CredentialRequest, DEFAULT_MAX_AGE, DEFAULT_TIMEOUT, HubPin, Impersonate, ProfileRef, Source, VERSION,
+    CredentialRequest, DEFAULT_IDLE, DEFAULT_MAX_AGE, DEFAULT_TIMEOUT, HubPin, Impersonate, ProfileRef,
+    Source, Tunnel, VERSION,
 };
 
 /// Exec credential plugin: prints the token of a spoke cluster, fetched from its hub.
@@ -65,6 +66,15 @@ struct Flags {
     /// Secret that holds the token
     #[arg(long, value_name = "NAME")]
     secret: Option<String>,
+    /// Service on the hub through which the cluster is reached, as NAMESPACE/NAME:PORT
+    #[arg(long, value_name = "SERVICE", requires = "tunnel_port")]
+    tunnel: Option<String>,
+    /// Port of this machine that leads to that Service
+    #[arg(long, value_name = "PORT", requires = "tunnel")]
+    tunnel_port: Option<u16>,
+    /// Seconds without use after which the tunnel ends
+    #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_IDLE.as_secs(), value_parser = seconds)]
+    tunnel_idle: u64,
     /// Seconds that reading from the hub may take; a hub login that asks a person gets 5 minutes
     #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_TIMEOUT.as_secs(), value_parser = seconds)]
     timeout: u64,
@@ -181,6 +191,17 @@ impl Flags {
                 ));
             }
         };
+        let tunnel = match self.tunnel.as_deref().zip(self.tunnel_port) {
+            None => None,
+            Some((target, port)) => Some(Tunnel {
+                port,
+                idle: Duration::from_secs(self.tunnel_idle),
+                ..Tunnel::parse_target(target).ok_or_else(|| {
+                    Error::new(Kind::Usage, format!("--tunnel={target} is not NAMESPACE/NAME:PORT"))
+                        .remedy("run `kubectl inventory use` again to have the arguments written anew")
+                })?
+            }),
+        };
         Ok(CredentialRequest {
             hub: HubPin {
                 kubeconfig: self.kubeconfig,
@@ -195,6 +216,7 @@ impl Flags {
                 uid: needed("profile-uid", self.profile_uid)?,
             },
             source,
+            tunnel,
             timeout: Duration::from_secs(self.timeout),
             max_age: Duration::from_secs(self.max_age),
             no_cache: self.no_cache,
@@ -211,6 +233,7 @@ impl Flags {
             ("source", self.source.is_some()),
             ("cluster", self.cluster.is_some()),
             ("secret", self.secret.is_some()),
+            ("tunnel", self.tunnel.is_some()),
         ] {
             if given {
                 return Err(Error::new(Kind::Usage, format!("--{flag} goes with --request={VERSION}"))

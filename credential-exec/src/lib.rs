@@ -14,6 +14,7 @@ pub mod protocol;
 pub mod request;
 mod source;
 mod token;
+pub mod tunnel;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -27,7 +28,7 @@ use error::{Error, Kind, Result};
 use hub::{Client, Hub, identity::Mode};
 use os::Stamp;
 use protocol::ExecInfo;
-use request::{CredentialRequest, HubPin, ProfileRef, Source};
+use request::{CredentialRequest, HubPin, ProfileRef, Source, Tunnel};
 pub use token::{Claims, Credential};
 
 /// Set for the run that renews a cache entry in the background.
@@ -39,7 +40,13 @@ const LOCK_LIMIT: Duration = Duration::from_secs(310);
 /// Runs the plugin and answers the exit code. stdout gets the answer in one piece, or nothing.
 pub fn run(args: &[OsString], env: &Env, stdout: &mut dyn Write, stderr: &mut dyn Write) -> u8 {
     let mut warnings = Vec::new();
-    let result = answer(args, env, &mut warnings);
+    let result = match args.split_first() {
+        Some((first, rest)) if first == tunnel::SERVE => match serve_tunnel(rest, env, stdout) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        _ => answer(args, env, &mut warnings),
+    };
     for warning in warnings {
         let _ = writeln!(stderr, "credential-exec: {}", error::printable(&warning));
     }
@@ -56,9 +63,10 @@ pub fn run(args: &[OsString], env: &Env, stdout: &mut dyn Write, stderr: &mut dy
 }
 
 fn answer(args: &[OsString], env: &Env, warnings: &mut Vec<String>) -> Result<Vec<u8>> {
-    let info = env.os("KUBERNETES_EXEC_INFO");
-    let by_kubectl = info.is_some();
-    let info = ExecInfo::parse(info.as_ref().map(|text| text.as_encoded_bytes()))?;
+    let raw_info = env.os("KUBERNETES_EXEC_INFO");
+    let raw_info = raw_info.as_ref().map(|text| text.as_encoded_bytes());
+    let by_kubectl = raw_info.is_some();
+    let info = ExecInfo::parse(raw_info)?;
     let renewal = env.os(RENEWAL).is_some();
     let use_cache = !args.iter().any(|arg| arg == "--no-cache");
     let slot = if use_cache { Cache::of(env).slot(question(args, &info, env)) } else { None };
@@ -70,7 +78,7 @@ fn answer(args: &[OsString], env: &Env, warnings: &mut Vec<String>) -> Result<Ve
         && entry.files_unchanged()
     {
         again = by_kubectl && os::parent().is_some_and(|parent| slot.answered_before(parent));
-        if !again {
+        if !again && tunnel::is_up(args, raw_info, env) {
             if entry.aging(millis(env.now)) && slot.claim_renewal(env.now) {
                 renew_in_background(args);
             }
@@ -83,7 +91,7 @@ fn answer(args: &[OsString], env: &Env, warnings: &mut Vec<String>) -> Result<Ve
         (false, false) => Mode::Foreground,
     };
     let cold = Cold { args, env, slot: slot.as_ref(), again, renewal, mode };
-    ask_hub(&cold, &info, by_kubectl, warnings)
+    ask_hub(&cold, &info, raw_info, warnings)
 }
 
 /// What the cache alone could not answer. Kept apart from the warm way, which would else carry this
@@ -93,7 +101,7 @@ fn answer(args: &[OsString], env: &Env, warnings: &mut Vec<String>) -> Result<Ve
 fn ask_hub(
     cold: &Cold<'_>,
     info: &ExecInfo,
-    by_kubectl: bool,
+    raw_info: Option<&[u8]>,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<u8>> {
     let Cold { args, env, slot, renewal, .. } = *cold;
@@ -104,7 +112,12 @@ fn ask_hub(
         Asked::DropIn(drop_in) => Job::of_drop_in(*drop_in, info, env)?,
     };
     let outcome = cold.run(&job).map_err(|e| e.context(job.whence()))?;
-    if by_kubectl && let (Some(slot), Some(parent)) = (slot, os::parent()) {
+    if let Some(tunnel) = job.request.tunnel.as_ref().filter(|_| !renewal) {
+        cold.open_way(&job, tunnel, raw_info).map_err(|e| e.context(job.whence()))?;
+    }
+    if raw_info.is_some()
+        && let (Some(slot), Some(parent)) = (slot, os::parent())
+    {
         slot.answered_before(parent);
     }
     if verbose {
@@ -201,6 +214,7 @@ impl Job {
                 cluster,
                 account: asked.account,
             },
+            tunnel: None,
             timeout: asked.timeout,
             max_age: asked.max_age,
             no_cache: asked.no_cache,
@@ -307,25 +321,66 @@ impl Cold<'_> {
         guard::enter(&key::sha256(&own_args)[..16], self.env)
     }
 
-    fn fetch(&self, job: &Job, chain: String) -> Result<Credential> {
-        let options = hub::client::Options {
+    /// Makes the cluster's address reachable where it exists only inside the hub. What failed is
+    /// remembered as a failure of the hub is, for kubectl's next tries.
+    fn open_way(&self, job: &Job, tunnel: &Tunnel, raw_info: Option<&[u8]>) -> Result<()> {
+        let chain = self.guard(job)?;
+        let runtime = runtime()?;
+        let way = tunnel::Way {
+            request: &job.request,
+            tunnel,
+            args: self.args,
+            cluster: protocol::cluster(raw_info),
+            env: self.env,
+            chain: &chain,
+            login: &|| {
+                let options = self.options(job, chain.clone());
+                runtime.block_on(Client::connect(&job.hub, self.env, options)).map(|_| ())
+            },
+            runtime: &runtime,
+        };
+        way.ensure().inspect_err(|error| {
+            if let Some(slot) = self.slot {
+                slot.remember_failure(error, millis(self.env.clock()));
+            }
+        })
+    }
+
+    fn options(&self, job: &Job, chain: String) -> hub::client::Options {
+        hub::client::Options {
             deadline: job.request.timeout,
             mode: self.mode,
             user_agent: concat!("credential-exec/", env!("CARGO_PKG_VERSION")).to_owned(),
             extra_env: vec![(guard::VARIABLE.to_owned(), chain)],
             gzip: false,
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|e| Error::new(Kind::Failed, format!("cannot start: {e}")))?;
-        runtime.block_on(async {
-            let client = Client::connect(&job.hub, self.env, options).await?;
+        }
+    }
+
+    fn fetch(&self, job: &Job, chain: String) -> Result<Credential> {
+        runtime()?.block_on(async {
+            let client = Client::connect(&job.hub, self.env, self.options(job, chain)).await?;
             let fetch = source::fetch(&client, &job.request, millis(self.env.clock()) / 1000);
             // One request has this much time, and so have all of them together.
             let all = tokio::time::timeout(job.request.timeout, fetch).await;
             all.unwrap_or_else(|_| Err(client.too_slow()))
         })
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Error::new(Kind::Failed, format!("cannot start: {e}")))
+}
+
+/// The background process that a run starts for a tunnel: the same arguments after [`tunnel::SERVE`].
+fn serve_tunnel(args: &[OsString], env: &Env, stdout: &mut dyn Write) -> Result<u8> {
+    match cli::parse(args)?.asked {
+        Asked::Request(request) => Ok(tunnel::server::serve(*request, env, stdout)),
+        Asked::DropIn(_) | Asked::Text(_) => {
+            Err(Error::new(Kind::Usage, "a tunnel is served for a request of `kubectl inventory use` alone"))
+        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! What differs between operating systems, in one place: private files, file identity, the
-//! process that called us, detached children.
+//! process that called us, detached children, sockets between processes of one user.
 
 use std::borrow::Cow;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -194,11 +195,15 @@ fn start_of(_pid: u32) -> u64 {
     0
 }
 
-/// Makes a command outlive us: without our streams and, on Unix, in a process group of its own.
+/// Makes a command outlive us: without our streams and, on Unix, in a process group of its own and
+/// without whatever else we inherited (somebody may wait for the end of one of those).
 pub fn detached(command: &mut Command) -> &mut Command {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     #[cfg(unix)]
-    std::os::unix::process::CommandExt::process_group(command, 0);
+    {
+        close_fds::set_fds_cloexec(3, &[]);
+        std::os::unix::process::CommandExt::process_group(command, 0);
+    }
     #[cfg(windows)]
     {
         const DETACHED_PROCESS: u32 = 0x8;
@@ -209,6 +214,129 @@ pub fn detached(command: &mut Command) -> &mut Command {
         );
     }
     command
+}
+
+/// Gives up stdout, so that whoever reads it sees its end.
+pub fn close_stdout() {
+    #[cfg(unix)]
+    if let Ok(null) = OpenOptions::new().write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(null);
+    }
+}
+
+/// A number that tells this user from others of this machine; 0 where there are no such numbers.
+pub fn user() -> u32 {
+    #[cfg(unix)]
+    return rustix::process::geteuid().as_raw();
+    #[cfg(not(unix))]
+    0
+}
+
+/// The name of this machine; a home directory may be shared by several.
+pub fn machine() -> String {
+    #[cfg(unix)]
+    return rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(unix))]
+    std::env::var("COMPUTERNAME").unwrap_or_default()
+}
+
+/// The directory for temporary files that is the same for every process of a user.
+pub fn temporary_dir() -> PathBuf {
+    if cfg!(unix) { PathBuf::from("/tmp") } else { std::env::temp_dir() }
+}
+
+/// Connects to the socket of another process of this user, for reads and writes of at most `limit` each.
+///
+/// # Errors
+/// Those of the system; `PermissionDenied` where somebody else listens.
+#[cfg(unix)]
+pub fn connect_local(path: &Path, limit: Duration) -> io::Result<impl io::Read + io::Write> {
+    // A socket in a directory of ours was made by us; where the system tells who listens, we look.
+    check_private_dir(path.parent().unwrap_or(path))?;
+    let socket = std::os::unix::net::UnixStream::connect(path)?;
+    #[cfg(target_os = "linux")]
+    if rustix::net::sockopt::socket_peercred(&socket)?.uid != rustix::process::geteuid() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user listens there"));
+    }
+    socket.set_read_timeout(Some(limit))?;
+    socket.set_write_timeout(Some(limit))?;
+    Ok(socket)
+}
+
+/// Connects to the pipe of another process of this user. Its name, which nobody can guess, stands in the
+/// file at `path`, which only this user can read.
+///
+/// # Errors
+/// Those of the system.
+#[cfg(windows)]
+pub fn connect_local(path: &Path, _limit: Duration) -> io::Result<impl io::Read + io::Write> {
+    OpenOptions::new().read(true).write(true).open(std::fs::read_to_string(path)?)
+}
+
+/// Listens for other processes of this user.
+#[cfg(unix)]
+pub struct LocalListener(tokio::net::UnixListener);
+
+#[cfg(unix)]
+impl LocalListener {
+    /// Listens at `path`, in the place of whatever is there.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn bind(path: &Path) -> io::Result<Self> {
+        let _ = std::fs::remove_file(path);
+        tokio::net::UnixListener::bind(path).map(Self)
+    }
+
+    /// The next connection of this user; anybody else's are closed.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub async fn accept(&mut self) -> io::Result<tokio::net::UnixStream> {
+        loop {
+            let (socket, _) = self.0.accept().await?;
+            if socket.peer_cred().is_ok_and(|peer| peer.uid() == rustix::process::geteuid().as_raw()) {
+                return Ok(socket);
+            }
+        }
+    }
+}
+
+/// Listens for other processes of this user.
+#[cfg(windows)]
+pub struct LocalListener {
+    name: String,
+    next: tokio::net::windows::named_pipe::NamedPipeServer,
+}
+
+#[cfg(windows)]
+impl LocalListener {
+    /// Listens on a pipe whose name is written to the file at `path`.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn bind(path: &Path) -> io::Result<Self> {
+        use ring::rand::SecureRandom;
+        let mut secret = [0; 16];
+        ring::rand::SystemRandom::new().fill(&mut secret).map_err(|_| io::ErrorKind::Other)?;
+        let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = format!(r"\\.\pipe\kubectl-inventory-{secret}");
+        let mut options = tokio::net::windows::named_pipe::ServerOptions::new();
+        let next = options.first_pipe_instance(true).reject_remote_clients(true).create(&name)?;
+        std::fs::write(path, &name)?;
+        Ok(Self { name, next })
+    }
+
+    /// The next connection.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub async fn accept(&mut self) -> io::Result<tokio::net::windows::named_pipe::NamedPipeServer> {
+        self.next.connect().await?;
+        let mut options = tokio::net::windows::named_pipe::ServerOptions::new();
+        let next = options.reject_remote_clients(true).create(&self.name)?;
+        Ok(std::mem::replace(&mut self.next, next))
+    }
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::{Error, Kind, Result};
+use crate::hub::kubeconfig::Cluster;
 use crate::token::Credential;
 
 const GROUP: &str = "client.authentication.k8s.io/";
@@ -92,6 +93,20 @@ struct WireCluster<'a> {
 struct WireConfig {
     #[serde(rename = "clusterName")]
     cluster_name: String,
+}
+
+/// The cluster entry that kubectl is going to use, out of `KUBERNETES_EXEC_INFO`; `None` where it does
+/// not say (`provideClusterInfo: false`).
+pub fn cluster(text: Option<&[u8]>) -> Option<Cluster> {
+    #[derive(Deserialize)]
+    struct Info {
+        spec: Spec,
+    }
+    #[derive(Deserialize)]
+    struct Spec {
+        cluster: Option<Cluster>,
+    }
+    serde_json::from_slice::<Info>(text?).ok()?.spec.cluster
 }
 
 impl ExecInfo {

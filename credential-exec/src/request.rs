@@ -7,6 +7,7 @@
 //! --kubeconfig=/home/me/.kube/config --context=hub --hub-server=https://hub:6443 --hub-ca=<sha256>
 //! --namespace=cluster-inventory --profile=cluster1 --profile-uid=<uid>
 //! --source=synced-secret --cluster=cluster1 --managed-serviceaccount=inventory --secret=cluster1-inventory
+//! --tunnel=open-cluster-management-addon/cluster-proxy-addon-user:9092 --tunnel-port=21212
 //! ```
 
 use std::path::PathBuf;
@@ -23,6 +24,9 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long after it was read from the hub a token is handed out without asking the hub again.
 pub const DEFAULT_MAX_AGE: Duration = Duration::from_secs(3600);
 
+/// How long a tunnel lives without being used unless the request says otherwise.
+pub const DEFAULT_IDLE: Duration = Duration::from_secs(900);
+
 /// Everything needed to get the credential of one cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CredentialRequest {
@@ -32,6 +36,8 @@ pub struct CredentialRequest {
     pub profile: ProfileRef,
     /// Where the token lies on the hub.
     pub source: Source,
+    /// The way to an address that exists only inside the hub; none where it can be reached from here.
+    pub tunnel: Option<Tunnel>,
     /// The limit of our own I/O.
     pub timeout: Duration,
     /// See [`DEFAULT_MAX_AGE`].
@@ -100,6 +106,47 @@ pub enum Source {
     },
 }
 
+/// A tunnel from a port of this machine to a Service on the hub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// The Service's namespace.
+    pub namespace: String,
+    /// The Service's name.
+    pub service: String,
+    /// The Service's port.
+    pub service_port: u16,
+    /// The port of this machine, on 127.0.0.1.
+    pub port: u16,
+    /// How long it lives without being used.
+    pub idle: Duration,
+}
+
+impl Tunnel {
+    /// The Service, as `namespace/name:port`.
+    pub fn target(&self) -> String {
+        format!("{}/{}:{}", self.namespace, self.service, self.service_port)
+    }
+
+    /// Reads what [`Tunnel::target`] writes; the port of this machine is still to be chosen.
+    pub fn parse_target(text: &str) -> Option<Self> {
+        let (namespace, rest) = text.split_once('/')?;
+        let (service, port) = rest.split_once(':')?;
+        Some(Self {
+            namespace: namespace.to_owned(),
+            service: service.to_owned(),
+            service_port: port.parse().ok()?,
+            port: 0,
+            idle: DEFAULT_IDLE,
+        })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn sample() -> Self {
+        let target = "open-cluster-management-addon/cluster-proxy-addon-user:9092";
+        Self { port: 20_000, ..Self::parse_target(target).unwrap() }
+    }
+}
+
 impl Source {
     /// The managed cluster whose token it is.
     pub fn cluster(&self) -> &str {
@@ -162,6 +209,13 @@ impl CredentialRequest {
         ] {
             args.push(format!("--{flag}={}", hub_name(flag, name)?));
         }
+        if let Some(tunnel) = &self.tunnel {
+            args.push(format!("--tunnel={}", hub_name("tunnel", &tunnel.target())?));
+            args.push(format!("--tunnel-port={}", tunnel.port));
+            if tunnel.idle != DEFAULT_IDLE {
+                args.push(format!("--tunnel-idle={}", tunnel.idle.as_secs()));
+            }
+        }
         if self.timeout != DEFAULT_TIMEOUT {
             args.push(format!("--timeout={}", self.timeout.as_secs()));
         }
@@ -211,6 +265,7 @@ mod tests {
                 account: "inventory".into(),
                 secret: "cluster1-inventory".into(),
             },
+            tunnel: Some(Tunnel::sample()),
             timeout: DEFAULT_TIMEOUT,
             max_age: DEFAULT_MAX_AGE,
             no_cache: false,
@@ -245,6 +300,7 @@ mod tests {
             (context, server, ca) in (".*", ".*", ".*"),
             (user, groups, uid) in (prop::option::of(".*"), prop::collection::vec(".*", 0..3), prop::option::of(".*")),
             names in prop::collection::vec("[A-Za-z0-9._/:@=][A-Za-z0-9._/:@=-]{0,20}", 6),
+            tunnel in prop::option::of(("[a-z0-9-]{1,9}", "[a-z0-9-]{1,9}", any::<u16>(), any::<u16>(), 1u64..9999)),
             synced in any::<bool>(), no_cache in any::<bool>(), timeout in 1u64..600, max_age in 0u64..100_000,
         ) -> CredentialRequest {
             let (cluster, account, secret) = (names[3].clone(), names[4].clone(), names[5].clone());
@@ -257,6 +313,9 @@ mod tests {
                 profile: ProfileRef { namespace: names[0].clone(), name: names[1].clone(), uid: names[2].clone() },
                 source: if synced { Source::SyncedSecret { cluster, account, secret } }
                     else { Source::ManagedServiceAccount { cluster, account, secret } },
+                tunnel: tunnel.map(|(namespace, service, service_port, port, idle)| Tunnel {
+                    namespace: format!("n{namespace}"), service, service_port, port, idle: Duration::from_secs(idle),
+                }),
                 timeout: Duration::from_secs(timeout),
                 max_age: Duration::from_secs(max_age),
                 no_cache,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use credential_exec::protocol::ApiVersion;
 
+use crate::access::reach::Reach;
 use crate::output::Format;
 use crate::term::Color;
 
@@ -60,6 +61,9 @@ pub enum Verb {
     /// Look after the tokens kept on this machine
     #[command(subcommand)]
     Cache(Cache),
+    /// Look after the tunnels that lead to addresses within hubs
+    #[command(subcommand)]
+    Tunnel(Tunnel),
     /// Show the versions and paths of both binaries
     Version,
 }
@@ -109,6 +113,10 @@ pub struct Use {
     /// Hand this cluster's token to the server that its profile names, though it is not OCM's own
     #[arg(long)]
     pub trust_server: bool,
+    /// How to reach the published address: directly, through a tunnel over the hub, or auto:
+    /// directly where that leads to the published server, else through a tunnel
+    #[arg(long, value_name = "WAY", default_value = "auto", value_parser = reach)]
+    pub reach: Reach,
     /// Write the context but do not switch to it
     #[arg(long)]
     pub no_switch: bool,
@@ -143,6 +151,29 @@ pub enum Cache {
         /// The cluster, as NAME or NAMESPACE/NAME
         name: Option<String>,
     },
+}
+
+/// `tunnel`
+#[derive(Subcommand, Debug)]
+pub enum Tunnel {
+    /// Show the tunnels that run on this machine
+    List {
+        /// Output format: json
+        #[arg(short, long, value_name = "FORMAT", value_parser = ["json"])]
+        output: Option<String>,
+    },
+    /// End a tunnel; the next kubectl that needs it starts it again
+    Stop {
+        /// The hub, by context or server (default: the only one)
+        hub: Option<String>,
+        /// End all of them
+        #[arg(long, conflicts_with = "hub")]
+        all: bool,
+    },
+}
+
+fn reach(text: &str) -> Result<Reach, String> {
+    text.parse()
 }
 
 fn format(text: &str) -> Result<Format, String> {

@@ -7,6 +7,11 @@
 //! trustedHosts: [proxy.example.com]
 //! cache:
 //!   maxAge: 30m
+//! tunnel:
+//!   idle: 15m                 # a tunnel that nobody uses ends after this
+//! reach:                      # where a published address is reached; its TLS name is kept
+//! - from: https://cluster-proxy-addon-user.open-cluster-management-addon:9092
+//!   to: https://proxy.example.com
 //! ```
 
 use std::path::PathBuf;
@@ -14,8 +19,10 @@ use std::time::Duration;
 
 use credential_exec::env::Env;
 use credential_exec::error::{Error, Kind, Result};
-use credential_exec::request::DEFAULT_MAX_AGE;
+use credential_exec::request::{DEFAULT_IDLE, DEFAULT_MAX_AGE};
 use serde::Deserialize;
+
+use crate::access::reach::Rule;
 
 /// What the config file may say.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -29,6 +36,18 @@ pub struct Config {
     pub trusted_hosts: Vec<String>,
     /// About the token cache.
     pub cache: CacheConfig,
+    /// About tunnels.
+    pub tunnel: TunnelConfig,
+    /// By which address a published one is reached; the first that fits.
+    pub reach: Vec<Rule>,
+}
+
+/// About tunnels.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct TunnelConfig {
+    /// How long a tunnel lives without being used, such as `15m`.
+    pub idle: Option<jiff::SignedDuration>,
 }
 
 /// About the token cache.
@@ -57,11 +76,19 @@ impl Config {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
-        serde_saphyr::from_str(text).map_err(|e| {
+        let config: Self = serde_saphyr::from_str(text).map_err(|e| {
             let line = e.to_string().lines().next().unwrap_or_default().to_owned();
             Error::new(Kind::Usage, line)
-                .remedy("known keys are hub, namespace, trustedHosts and cache.maxAge")
-        })
+                .remedy("known keys are hub, namespace, trustedHosts, cache.maxAge, tunnel.idle and reach")
+        })?;
+        config.reach.iter().try_for_each(Rule::check)?;
+        Ok(config)
+    }
+
+    /// How long a tunnel lives without being used; at least a second.
+    pub fn tunnel_idle(&self) -> Duration {
+        let idle = self.tunnel.idle.and_then(|idle| Duration::try_from(idle).ok());
+        idle.map_or(DEFAULT_IDLE, |idle| idle.max(Duration::from_secs(1)))
     }
 
     /// How long a token is used before the hub is asked again.
@@ -84,9 +111,12 @@ mod tests {
     #[test]
     fn the_example_of_this_file_is_understood() {
         let config = Config::parse(
-            "hub: my-hub\nnamespace: cluster-inventory\ntrustedHosts: [proxy.example.com]\ncache:\n  maxAge: 30m\n",
+            "hub: my-hub\nnamespace: cluster-inventory\ntrustedHosts: [proxy.example.com]\ncache:\n  maxAge: 30m\n\
+             tunnel:\n  idle: 15m\nreach:\n- from: https://a:9092\n  to: https://b\n",
         )
         .unwrap();
+        assert_eq!(config.tunnel_idle(), Duration::from_secs(900));
+        assert_eq!(config.reach, [Rule { from: "https://a:9092".into(), to: "https://b".into() }]);
         assert_eq!(config.hub.as_deref(), Some("my-hub"));
         assert_eq!(config.max_age(), Duration::from_secs(1800));
         assert_eq!(config.trusted_hosts, ["proxy.example.com"]);
@@ -95,6 +125,8 @@ mod tests {
     #[test]
     fn a_misspelt_key_is_named_and_an_empty_file_is_fine() {
         assert!(Config::parse("hubb: x").unwrap_err().cause.contains("hubb"));
+        let error = Config::parse("reach: [{from: a, to: https://b}]").unwrap_err();
+        assert!(error.cause.contains("\"a\""), "{error}");
         assert_eq!(Config::parse("\n").unwrap(), Config::default());
     }
 }

@@ -21,7 +21,7 @@ use credential_exec::env::Env;
 use credential_exec::error::{Error, Kind, Result};
 use credential_exec::hub::Kubeconfig;
 
-use cli::{Cache, Cli, Verb};
+use cli::{Cache, Cli, Tunnel, Verb};
 use config::Config;
 
 /// Runs one command (its arguments without the program's name) and answers the exit code.
@@ -55,6 +55,8 @@ fn dispatch(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut dy
     let global = &cli.global;
     match &cli.verb {
         Verb::Cache(Cache::Clear { name }) => cmd::cache::clear(name.as_deref(), env, out),
+        Verb::Tunnel(Tunnel::List { output }) => cmd::tunnel::list(output.is_some(), env, out, err),
+        Verb::Tunnel(Tunnel::Stop { hub, all }) => cmd::tunnel::stop(hub.as_deref(), *all, env, out),
         Verb::Version => cmd::version::run(env, out),
         Verb::Get(options) => {
             let config = Config::load(env)?;

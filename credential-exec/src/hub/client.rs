@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use flate2::write::MultiGzDecoder;
-use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, RETRY_AFTER, USER_AGENT};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, RETRY_AFTER, UPGRADE, USER_AGENT,
+};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -20,7 +22,7 @@ use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Incoming;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector};
 use hyper_util::client::legacy::{self, connect::HttpConnector};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -72,6 +74,7 @@ pub struct Client(Arc<Inner>);
 
 struct Inner {
     http: legacy::Client<HttpsConnector<Dialer>, Body>,
+    connector: HttpsConnector<Dialer>,
     base: Uri,
     server: String,
     through: String,
@@ -131,9 +134,11 @@ impl Client {
             }
             None => HttpsConnector::from((dialer, hub_tls)),
         };
-        let http = legacy::Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(https);
+        let http =
+            legacy::Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(https.clone());
         Ok(Self(Arc::new(Inner {
             http,
+            connector: https,
             base,
             server: hub.server().to_owned(),
             through,
@@ -164,6 +169,61 @@ impl Client {
                 }
                 _ => return Ok(answer),
             }
+        }
+    }
+
+    /// Asks for `protocol` in the place of HTTP (the `Upgrade` header), with these headers besides: what
+    /// the server says first, and the bytes from then on; or the answer of a server that does not switch.
+    ///
+    /// # Errors
+    /// A hub that cannot be reached, or is silent for longer than the deadline.
+    pub async fn upgrade(
+        &self,
+        method: Method,
+        path_and_query: &str,
+        protocol: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<Upgrade> {
+        let mut request = Request::builder().method(method).uri(path_and_query);
+        request = request.header(CONNECTION, "Upgrade").header(UPGRADE, protocol);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
+        let request = request
+            .body(body)
+            .map_err(|error| Error::new(Kind::Failed, format!("no such request: {error}")))?;
+        let switch = async {
+            let mut response = self.send(request).await?;
+            if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                let (head, body) = response.into_parts();
+                let body = Limited::new(body, 1 << 20).collect().await.map_err(|_| self.broke_off())?;
+                let answer = Answer::new(head.status, body.to_bytes(), self.0.server.clone());
+                return Ok(Upgrade::Refused(answer));
+            }
+            let headers = std::mem::take(response.headers_mut());
+            let io = hyper::upgrade::on(response).await.map_err(|_| self.broke_off())?;
+            Ok(Upgrade::Switched(headers, TokioIo::new(io)))
+        };
+        tokio::time::timeout(self.0.deadline, switch).await.map_err(|_| self.too_slow())?
+    }
+
+    /// Connects and shakes hands, and asks nothing: whether the server is there and is the one trusted.
+    ///
+    /// # Errors
+    /// Whether it is another server that is there, or none.
+    pub async fn handshake(&self) -> Result<(), NoHandshake> {
+        let connect = self.0.connector.clone().call(self.0.base.clone());
+        match tokio::time::timeout(self.0.deadline, connect).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => {
+                let words = self.not_connected(&*error);
+                Err(match find::<rustls::Error>(&*error) {
+                    Some(rustls::Error::InvalidCertificate(_)) => NoHandshake::Untrusted(words),
+                    _ => NoHandshake::Failed(words),
+                })
+            }
+            Err(_) => Err(NoHandshake::Failed(self.too_slow())),
         }
     }
 
@@ -219,18 +279,20 @@ impl Client {
         inner.http.request(request).await.map_err(|error| self.unreachable(&error))
     }
 
-    fn unreachable(&self, error: &legacy::Error) -> Error {
+    fn not_connected(&self, error: &(dyn StdError + 'static)) -> Error {
         let Inner { server, through, ca_given, .. } = &*self.0;
         if let Some(tls) = find::<rustls::Error>(error) {
             return tls::explain(tls, server, *ca_given);
         }
-        if error.is_connect() {
-            return Error::new(
-                Kind::Unreachable,
-                format!("{server} cannot be reached{through}: {}", deepest(error)),
-            )
-            .remedy("check the address, the network and the proxy");
+        Error::new(Kind::Unreachable, format!("{server} cannot be reached{through}: {}", deepest(error)))
+            .remedy("check the address, the network and the proxy")
+    }
+
+    fn unreachable(&self, error: &legacy::Error) -> Error {
+        if error.is_connect() || find::<rustls::Error>(error).is_some() {
+            return self.not_connected(error);
         }
+        let server = &self.0.server;
         Error::new(
             Kind::Unreachable,
             format!("{server} closed the connection without an answer: {}", deepest(error)),
@@ -274,6 +336,23 @@ where
     }
 }
 
+/// Why hands were not shaken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoHandshake {
+    /// The server's certificate is not one to trust.
+    Untrusted(Error),
+    /// Anything else.
+    Failed(Error),
+}
+
+/// What a server does when asked for another protocol.
+pub enum Upgrade {
+    /// It speaks the other protocol from here on; what it said when it switched.
+    Switched(HeaderMap, TokioIo<hyper::upgrade::Upgraded>),
+    /// It answers as if nothing had been asked for, or refuses.
+    Refused(Answer),
+}
+
 /// A hub's answer, whole and unpacked.
 #[derive(Clone)]
 pub struct Answer {
@@ -309,6 +388,11 @@ impl Answer {
             ),
             _ => self.not_json().context(what),
         })
+    }
+
+    /// Whether this is the API's own word, and not that of something on the way to it.
+    pub fn is_status(&self) -> bool {
+        self.message().is_some()
     }
 
     /// What an answer without the document means.

@@ -2,6 +2,7 @@
 
 pub mod endpoint;
 pub mod kubeconfig;
+pub mod reach;
 pub mod trust;
 
 use credential_exec::error::{Error, Kind, Result};

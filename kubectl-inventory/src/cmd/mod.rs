@@ -5,5 +5,6 @@ pub mod cache;
 pub mod get;
 pub mod list;
 pub mod switch;
+pub mod tunnel;
 pub mod use_cluster;
 pub mod version;

@@ -2,14 +2,19 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use credential_exec::env::Env;
 use credential_exec::error::{Error, Kind, Result, printable};
+use credential_exec::hub::client::Options;
+use credential_exec::hub::kubeconfig::{Cluster, User};
 use credential_exec::hub::{Client, Hub};
 use credential_exec::key::sha256;
-use credential_exec::request::{CredentialRequest, DEFAULT_TIMEOUT, HubPin, ProfileRef, Source};
+use credential_exec::request::{CredentialRequest, DEFAULT_TIMEOUT, HubPin, ProfileRef, Source, Tunnel};
+use credential_exec::tunnel;
 
 use crate::access::kubeconfig::{ClusterEntry, ExecEntry, render};
+use crate::access::reach::{self, Reach};
 use crate::access::trust::{self, Known, Remembered, Verdict};
 use crate::access::{self, endpoint};
 use crate::cli::{Global, Use};
@@ -39,6 +44,7 @@ pub struct UseCluster<'a> {
 struct Plan {
     profile: ClusterProfile,
     cluster: ClusterEntry,
+    tunnel: Option<Tunnel>,
     source: Source,
     notes: Vec<String>,
     agreed: Option<Remembered>,
@@ -123,7 +129,103 @@ impl UseCluster<'_> {
         {
             notes.push(format!("warning: {}; {}", warning.cause, warning.remedy));
         }
-        Ok(Plan { profile, cluster, source, notes, agreed })
+        let (cluster, tunnel) = self.reach(cluster, &source, &namespace, agreed.is_some()).await?;
+        if let Some(tunnel) = &tunnel {
+            notes.push(format!(
+                "note: {name} is reached through a tunnel over the hub to {} (port {} here)",
+                tunnel.target(),
+                tunnel.port
+            ));
+        }
+        Ok(Plan { profile, cluster, tunnel, source, notes, agreed })
+    }
+
+    /// How the published server is reached from here.
+    async fn reach(
+        &self,
+        published: ClusterEntry,
+        source: &Source,
+        user_server_namespace: &str,
+        agreed: bool,
+    ) -> Result<(ClusterEntry, Option<Tunnel>)> {
+        let wanted = self.options.reach;
+        if wanted != Reach::Tunnel
+            && let Some(moved) = reach::by_rule(&published, &self.config.reach)
+        {
+            return Ok((moved, None));
+        }
+        if wanted == Reach::Direct {
+            return Ok((published, None));
+        }
+        let remembered = trust_store::load(self.env)?;
+        let known =
+            Known { user_server_namespace, hosts: &self.config.trusted_hosts, remembered: &remembered };
+        let offer = self.offer(&published, source)?;
+        // Only to a Service that is OCM's, or that the person trusts: not to whatever a profile names.
+        let trusted = agreed || trust::judge(&offer, &known) == Verdict::Trusted;
+        let Some(service) = reach::service(&published).filter(|_| trusted) else {
+            if wanted == Reach::Auto {
+                return Ok((published, None));
+            }
+            return Err(Error::new(
+                Kind::Refused,
+                format!("{} names no Service on the hub that a tunnel may lead to", published.server),
+            )
+            .remedy("tunnels lead to OCM's user-server, or to a Service NAME.NAMESPACE in trustedHosts"));
+        };
+        if wanted == Reach::Auto && self.answers_here(&published).await {
+            return Ok((published, None));
+        }
+        let port = tunnel::choose_port(&self.pin()?, &service.target(), self.env)?;
+        let tunnel = Tunnel { port, idle: self.config.tunnel_idle(), ..service };
+        Ok((reach::through(&published, port)?, Some(tunnel)))
+    }
+
+    /// Whether the published server answers on this machine's own way, and is the published one: names
+    /// resolve by accident, and something else may answer there.
+    async fn answers_here(&self, published: &ClusterEntry) -> bool {
+        const LIMIT: Duration = Duration::from_secs(2);
+        let hub = Hub {
+            context: published.server.clone(),
+            namespace: None,
+            cluster: Cluster {
+                server: published.server.clone(),
+                tls_server_name: published.tls_server_name.clone(),
+                insecure_skip_tls_verify: published.insecure,
+                certificate_authority_data: published.ca_data.clone(),
+                proxy_url: published.proxy_url.clone().map(Into::into),
+                ..Cluster::default()
+            },
+            user: User::default(),
+            files: Vec::new(),
+        };
+        let options = Options { deadline: LIMIT, ..Options::default() };
+        let shaken = async {
+            let client = Client::connect(&hub, self.env, options).await.ok()?;
+            client.handshake().await.ok()
+        };
+        matches!(tokio::time::timeout(LIMIT, shaken).await, Ok(Some(())))
+    }
+
+    /// Which server is to be given whose token.
+    fn offer(&self, cluster: &ClusterEntry, source: &Source) -> Result<Remembered> {
+        Ok(Remembered {
+            hub: hub::fingerprint(self.hub())?,
+            cluster: source.cluster().to_owned(),
+            server: cluster.server.clone(),
+            ca: sha256(&[cluster.ca_data.as_deref().unwrap_or("system")]),
+            detour: trust::detour(cluster),
+        })
+    }
+
+    fn pin(&self) -> Result<HubPin> {
+        Ok(HubPin {
+            kubeconfig: self.hub().files.clone(),
+            context: self.hub().context.clone(),
+            server: self.hub().server().to_owned(),
+            ca: self.hub().ca_fingerprint()?,
+            impersonate: self.chosen.impersonate.clone(),
+        })
     }
 
     /// Whether this server may be given this account's token; asks the person where it is theirs to say.
@@ -136,14 +238,7 @@ impl UseCluster<'_> {
         notes: &mut Vec<String>,
     ) -> Result<Option<Remembered>> {
         let managed = source.cluster();
-        let ca = sha256(&[cluster.ca_data.as_deref().unwrap_or("system")]);
-        let offer = Remembered {
-            hub: hub::fingerprint(self.hub())?,
-            cluster: managed.to_owned(),
-            server: cluster.server.clone(),
-            ca,
-            detour: trust::detour(cluster),
-        };
+        let offer = self.offer(cluster, source)?;
         let remembered = trust_store::load(self.env)?;
         let known =
             Known { user_server_namespace, hosts: &self.config.trusted_hosts, remembered: &remembered };
@@ -233,19 +328,14 @@ impl UseCluster<'_> {
     fn entry(&self, plan: &Plan, command: &str, document: &Document) -> Result<Entry> {
         let meta = &plan.profile.metadata;
         let request = CredentialRequest {
-            hub: HubPin {
-                kubeconfig: self.hub().files.clone(),
-                context: self.hub().context.clone(),
-                server: self.hub().server().to_owned(),
-                ca: self.hub().ca_fingerprint()?,
-                impersonate: self.chosen.impersonate.clone(),
-            },
+            hub: self.pin()?,
             profile: ProfileRef {
                 namespace: meta.namespace.clone(),
                 name: meta.name.clone(),
                 uid: meta.uid.clone(),
             },
             source: plan.source.clone(),
+            tunnel: plan.tunnel.clone(),
             timeout: DEFAULT_TIMEOUT,
             max_age: self.config.max_age(),
             no_cache: self.options.no_cache,

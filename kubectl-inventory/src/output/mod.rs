@@ -1,5 +1,6 @@
 //! What a verb prints, and in which form (`-o`).
 
+pub mod columns;
 pub mod document;
 pub mod table;
 

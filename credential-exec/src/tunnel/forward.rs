@@ -1,0 +1,90 @@
+//! One local connection, joined to a stream of the carrier: bytes both ways, each half ended by itself.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+use super::carrier::{Event, Inbound, Outbound};
+
+/// The most that is read from a local connection at once, in bytes.
+const PIECE: usize = 64 << 10;
+
+/// How long a connection with one half ended may be silent on the other.
+const LINGER: Duration = Duration::from_secs(60);
+
+/// How much went where.
+#[derive(Default)]
+pub struct Traffic {
+    /// Bytes to the cluster.
+    pub sent: Cell<u64>,
+    /// Bytes from the cluster.
+    pub received: Cell<u64>,
+}
+
+/// Copies until both halves have ended.
+///
+/// # Errors
+/// Why it broke, in words; empty when the local side just went away.
+pub async fn run(
+    mut local: TcpStream,
+    outbound: Outbound,
+    mut inbound: Inbound,
+    traffic: &Traffic,
+) -> Result<(), String> {
+    let gone = |_: std::io::Error| String::new();
+    let (reader, mut writer) = local.split();
+    let (moved, half_ended) = (Cell::new(0), Notify::new());
+    let upload = async {
+        loop {
+            reader.readable().await.map_err(gone)?;
+            let mut frame = Outbound::frame(PIECE);
+            match reader.try_read_buf(&mut frame) {
+                Ok(0) => break,
+                Ok(read) => {
+                    add(&traffic.sent, read);
+                    add(&moved, read);
+                    outbound.send(frame).await.map_err(|error| error.to_string())?;
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(gone(error)),
+            }
+        }
+        half_ended.notify_one();
+        outbound.finish().await.map_err(|error| error.to_string())
+    };
+    let download = async {
+        loop {
+            match inbound.next().await {
+                Event::Data(bytes) => {
+                    writer.write_all(&bytes).await.map_err(gone)?;
+                    add(&traffic.received, bytes.len());
+                    add(&moved, bytes.len());
+                    inbound.taken(bytes.len());
+                }
+                Event::End => break,
+                Event::Broken(why) => return Err(why),
+            }
+        }
+        half_ended.notify_one();
+        writer.shutdown().await.map_err(gone)
+    };
+    let linger = async {
+        half_ended.notified().await;
+        let mut before = None;
+        while before != Some(moved.get()) {
+            before = Some(moved.get());
+            tokio::time::sleep(LINGER).await;
+        }
+    };
+    tokio::select! {
+        result = async { tokio::try_join!(upload, download) } => result.map(|_| ()),
+        () = linger => Err(String::new()),
+    }
+}
+
+fn add(counter: &Cell<u64>, bytes: usize) {
+    counter.set(counter.get() + bytes as u64);
+}
