@@ -12,8 +12,10 @@ use super::carrier::{Event, Inbound, Outbound};
 /// The most that is read from a local connection at once, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// How long a connection with one half ended may be silent on the other.
+/// How long a connection with one half ended may be silent on the other: while an answer is awaited, and
+/// when the last word was the cluster's. A program that just ends looks like one that ends its half.
 const LINGER: Duration = Duration::from_secs(60);
+const ANSWERED: Duration = Duration::from_secs(2);
 
 /// How much went where.
 #[derive(Default)]
@@ -36,7 +38,7 @@ pub async fn run(
 ) -> Result<(), String> {
     let gone = |_: std::io::Error| String::new();
     let (reader, mut writer) = local.split();
-    let (moved, half_ended) = (Cell::new(0), Notify::new());
+    let (moved, answered, half_ended) = (Cell::new(0), Cell::new(false), Notify::new());
     let upload = async {
         loop {
             reader.readable().await.map_err(gone)?;
@@ -46,6 +48,7 @@ pub async fn run(
                 Ok(read) => {
                     add(&traffic.sent, read);
                     add(&moved, read);
+                    answered.set(false);
                     outbound.send(frame).await.map_err(|error| error.to_string())?;
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
@@ -62,6 +65,7 @@ pub async fn run(
                     writer.write_all(&bytes).await.map_err(gone)?;
                     add(&traffic.received, bytes.len());
                     add(&moved, bytes.len());
+                    answered.set(true);
                     inbound.taken(bytes.len());
                 }
                 Event::End => break,
@@ -76,7 +80,7 @@ pub async fn run(
         let mut before = None;
         while before != Some(moved.get()) {
             before = Some(moved.get());
-            tokio::time::sleep(LINGER).await;
+            tokio::time::sleep(if answered.get() { ANSWERED } else { LINGER }).await;
         }
     };
     tokio::select! {

@@ -407,7 +407,8 @@ impl Server {
             }
             Ask::Status => Reply { status: Some(self.status()), ..reply(None) },
             Ask::Drain => {
-                for (_, listener) in std::mem::take(&mut *self.listeners.borrow_mut()) {
+                let listeners = self.listeners.take();
+                for listener in listeners.into_values() {
                     listener.abort();
                     let _ = listener.await;
                 }
