@@ -1,5 +1,6 @@
-// Command controlplane is a real kube-apiserver and a real etcd in one binary:
-// `controlplane kube-apiserver FLAGS` and `controlplane etcd FLAGS`, each with the flags of the original.
+// Command controlplane is a real kube-apiserver, a real etcd and kwok as a kubelet in one binary:
+// `controlplane kube-apiserver FLAGS`, `etcd FLAGS` and `kwok FLAGS`, each with the flags of the original.
+// `controlplane user-server FLAGS` stands in for the user-server of OCM's cluster-proxy.
 // With CONTROLPLANE_END_WITH_STDIN=1 it ends when its standard input does, as when the test that started it was killed.
 package main
 
@@ -28,16 +29,24 @@ func main() {
 	case "kube-apiserver":
 		os.Exit(cli.Run(app.NewAPIServerCommand()))
 	case "etcd":
-		if err := etcd(os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, "etcd:", err)
-			os.Exit(1)
-		}
+		end(part, etcd(os.Args[1:]))
+	case "kwok":
+		end(part, kwok())
+	case "user-server":
+		end(part, userServer(os.Args[1:]))
 	default:
 		usage()
 	}
 }
 
+func end(part string, err error) {
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", part, err)
+		os.Exit(1)
+	}
+}
+
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: controlplane kube-apiserver|etcd FLAGS")
+	fmt.Fprintln(os.Stderr, "usage: controlplane kube-apiserver|etcd|kwok|user-server FLAGS")
 	os.Exit(2)
 }
