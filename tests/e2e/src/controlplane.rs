@@ -6,15 +6,17 @@
 mod assets;
 mod certificates;
 mod client;
+mod cluster_proxy;
 pub mod crds;
+mod kubelet;
 pub mod ocm;
+mod process;
+mod user_server;
 
-use std::fs::{self, File};
-use std::net::{Ipv4Addr, TcpListener};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -22,12 +24,13 @@ use assets::Assets;
 pub use assets::go_program;
 use certificates::Certificates;
 pub use client::Answer;
+pub use cluster_proxy::ClusterProxy;
+pub use kubelet::{Forward, Kubelet};
+use process::{Process, free_ports, wait};
+pub use user_server::UserServer;
 
 /// Users of every control plane, by static token: one administrator, the others may do what RBAC says.
 pub const USERS: [&str; 5] = ["admin", "viewer", "operator", "tenant", "nobody"];
-
-/// How long etcd or the API server may take until it is ready.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One kube-apiserver and its etcd on loopback ports; both end when this is dropped.
 pub struct ControlPlane {
@@ -35,8 +38,12 @@ pub struct ControlPlane {
     port: u16,
     certificates: Certificates,
     client: reqwest::blocking::Client,
-    processes: Vec<Process>,
-    _dir: TempDir,
+    assets: Assets,
+    // Before etcd, so that it ends first: it complains at length about a missing one.
+    apiserver: Mutex<Option<Process>>,
+    etcd: Mutex<Process>,
+    etcd_port: u16,
+    dir: TempDir,
 }
 
 impl ControlPlane {
@@ -75,21 +82,44 @@ impl ControlPlane {
         let [etcd_port, port] = free_ports()?;
         let certificates = Certificates::new(name);
         let client = client::build(&certificates.ca_pem)?;
-        let mut plane =
-            Self { name: name.to_owned(), port, certificates, client, processes: Vec::new(), _dir: dir };
+        let etcd = Process::start("etcd", assets.etcd(), dir.path(), &etcd_flags(dir.path(), etcd_port))?;
+        let plane = Self {
+            name: name.to_owned(),
+            port,
+            certificates,
+            client,
+            assets: assets.clone(),
+            apiserver: Mutex::default(),
+            etcd: Mutex::new(etcd),
+            etcd_port,
+            dir,
+        };
         plane.write_files().map_err(|error| format!("{name}: {error}"))?;
-
-        let etcd = Process::start("etcd", assets.etcd(), plane.dir(), &plane.etcd_flags(etcd_port))?;
-        plane.processes.push(etcd);
-        let apiserver = Process::start(
-            "kube-apiserver",
-            assets.apiserver(),
-            plane.dir(),
-            &plane.apiserver_flags(etcd_port),
-        )?;
-        plane.processes.push(apiserver);
-        plane.wait_until_ready()?;
+        plane.start_apiserver()?;
         Ok(plane)
+    }
+
+    /// Starts the API server after [`ControlPlane::stop_apiserver`]: on the same port, with what etcd
+    /// holds and with the same keys. Returns when it is ready.
+    pub fn start_apiserver(&self) -> Result<(), String> {
+        let mut started = Process::start(
+            "kube-apiserver",
+            self.assets.apiserver(),
+            self.dir.path(),
+            &self.apiserver_flags(),
+        )?;
+        let mut etcd = self.etcd.lock().expect("etcd");
+        let ready = || {
+            self.call(&self.admin_token(), "GET", "/readyz", None).is_ok_and(|answer| answer.status == 200)
+        };
+        wait(&mut [&mut etcd, &mut started], ready).map_err(|error| format!("{}: {error}", self.name))?;
+        *self.apiserver.lock().expect("the API server") = Some(started);
+        Ok(())
+    }
+
+    /// Ends the API server, and every connection to it; etcd keeps what it holds.
+    pub fn stop_apiserver(&self) {
+        self.apiserver.lock().expect("the API server").take();
     }
 
     /// The name it was started with.
@@ -125,15 +155,13 @@ impl ControlPlane {
 
     /// The process ids of etcd and the API server, to measure them.
     pub fn pids(&self) -> Vec<u32> {
-        self.processes.iter().map(|process| process.child.id()).collect()
-    }
-
-    fn dir(&self) -> &Path {
-        self._dir.path()
+        let etcd = self.etcd.lock().expect("etcd").pid();
+        let apiserver = self.apiserver.lock().expect("the API server");
+        [etcd].into_iter().chain(apiserver.as_ref().map(Process::pid)).collect()
     }
 
     fn path(&self, file: &str) -> String {
-        self.dir().join(file).display().to_string()
+        self.dir.path().join(file).display().to_string()
     }
 
     fn write_files(&self) -> std::io::Result<()> {
@@ -149,33 +177,26 @@ impl ControlPlane {
             ("ca.crt", &certificates.ca_pem),
             ("server.crt", &certificates.server_pem),
             ("server.key", &certificates.server_key_pem),
+            ("kubelet.crt", &certificates.kubelet_pem),
+            ("kubelet.key", &certificates.kubelet_key_pem),
             ("accounts.pub", &certificates.accounts_public_pem),
             ("accounts.key", &certificates.accounts_key_pem),
             ("tokens.csv", &tokens),
         ] {
-            fs::write(self.dir().join(file), content)?;
+            fs::write(self.dir.path().join(file), content)?;
         }
         Ok(())
     }
 
-    fn etcd_flags(&self, port: u16) -> Vec<String> {
+    fn apiserver_flags(&self) -> Vec<String> {
         vec![
-            format!("--data-dir={}", self.path("etcd")),
-            format!("--listen-client-urls=http://127.0.0.1:{port}"),
-            format!("--advertise-client-urls=http://127.0.0.1:{port}"),
-            "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
-            "--unsafe-no-fsync".to_owned(),
-        ]
-    }
-
-    fn apiserver_flags(&self, etcd_port: u16) -> Vec<String> {
-        vec![
-            format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
+            format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port),
             "--bind-address=127.0.0.1".to_owned(),
             format!("--secure-port={}", self.port),
             format!("--tls-cert-file={}", self.path("server.crt")),
             format!("--tls-private-key-file={}", self.path("server.key")),
             format!("--client-ca-file={}", self.path("ca.crt")),
+            format!("--kubelet-certificate-authority={}", self.path("ca.crt")),
             format!("--token-auth-file={}", self.path("tokens.csv")),
             format!("--service-account-issuer=https://{}.controlplane.test", self.name),
             format!("--service-account-key-file={}", self.path("accounts.pub")),
@@ -188,86 +209,16 @@ impl ControlPlane {
             "--endpoint-reconciler-type=none".to_owned(),
         ]
     }
-
-    fn wait_until_ready(&mut self) -> Result<(), String> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if matches!(self.call(&self.admin_token(), "GET", "/readyz", None), Ok(answer) if answer.status == 200)
-            {
-                return Ok(());
-            }
-            for process in &mut self.processes {
-                if let Ok(Some(status)) = process.child.try_wait() {
-                    return Err(format!(
-                        "{}: {} ended, {status}: {}",
-                        self.name,
-                        process.what,
-                        process.last_words()
-                    ));
-                }
-            }
-            if Instant::now() > deadline {
-                let words: Vec<_> = self.processes.iter().map(Process::last_words).collect();
-                return Err(format!("{}: not ready after {PATIENCE:?}: {}", self.name, words.join("\n")));
-            }
-            thread::sleep(Duration::from_millis(50));
-        }
-    }
 }
 
-impl Drop for ControlPlane {
-    fn drop(&mut self) {
-        // The API server first: it complains at length about a missing etcd.
-        for process in self.processes.iter_mut().rev() {
-            let _ = process.child.kill();
-            let _ = process.child.wait();
-        }
-    }
-}
-
-/// A server of ours. Its standard input is held open: our own build ends when it closes, so that a
-/// killed test leaves nothing behind.
-struct Process {
-    what: &'static str,
-    child: Child,
-    log: PathBuf,
-}
-
-impl Process {
-    fn start(what: &'static str, command: Vec<&Path>, dir: &Path, flags: &[String]) -> Result<Self, String> {
-        let log = dir.join(format!("{what}.log"));
-        let open = || File::options().create(true).append(true).open(&log);
-        let (program, first) = command.split_first().ok_or("no command")?;
-        let child = open()
-            .and_then(|out| Ok((out, open()?)))
-            .and_then(|(out, err)| {
-                Command::new(program)
-                    .args(first)
-                    .args(flags)
-                    .env("CONTROLPLANE_END_WITH_STDIN", "1")
-                    .stdin(Stdio::piped())
-                    .stdout(out)
-                    .stderr(err)
-                    .spawn()
-            })
-            .map_err(|error| format!("{what} ({}) cannot be started: {error}", program.display()))?;
-        Ok(Self { what, child, log })
-    }
-
-    fn last_words(&self) -> String {
-        let log = fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<_> = log.lines().collect();
-        lines[lines.len().saturating_sub(12)..].join("\n")
-    }
-}
-
-fn free_ports() -> Result<[u16; 2], String> {
-    let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let ports = || {
-        let listeners = [free()?, free()?];
-        std::io::Result::Ok([listeners[0].local_addr()?.port(), listeners[1].local_addr()?.port()])
-    };
-    ports().map_err(|error| format!("no free loopback port: {error}"))
+fn etcd_flags(dir: &Path, port: u16) -> Vec<String> {
+    vec![
+        format!("--data-dir={}", dir.join("etcd").display()),
+        format!("--listen-client-urls=http://127.0.0.1:{port}"),
+        format!("--advertise-client-urls=http://127.0.0.1:{port}"),
+        "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
+        "--unsafe-no-fsync".to_owned(),
+    ]
 }
 
 #[cfg(test)]

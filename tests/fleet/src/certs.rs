@@ -92,6 +92,16 @@ impl Identity {
         &self.leaf_pem
     }
 
+    /// The certificates that are shown: the leaf, and its signer where that is shown too. PEM.
+    pub fn chain_pem(&self) -> &str {
+        if self.chain.len() > 1 { &self.ca_pem } else { &self.leaf_pem }
+    }
+
+    /// The private key, PEM.
+    pub fn key_pem(&self) -> &str {
+        &self.key_pem
+    }
+
     pub(crate) fn certified_key(&self) -> CertifiedKey {
         let key = KeyPair::from_pem(&self.key_pem).expect("a key of ours");
         let key = PrivateKeyDer::try_from(key.serialize_der()).expect("PKCS#8");

@@ -13,6 +13,7 @@ use fleet::machine::{say, skip};
 const VERSION: &str = "v1.36.3";
 
 /// The two servers.
+#[derive(Clone)]
 pub(super) enum Assets {
     /// Files of their own.
     Files { apiserver: PathBuf, etcd: PathBuf },
@@ -77,7 +78,7 @@ fn build() -> Result<Option<PathBuf>, String> {
     let lock = File::create(bin.join(".lock")).map_err(failed)?;
     lock.lock().map_err(failed)?;
     if !bin.join("controlplane").exists() {
-        say("building kube-apiserver and etcd with Go; from nothing this takes about four minutes");
+        say("building kube-apiserver, etcd and kwok with Go; from nothing this takes about five minutes");
     }
     let output = Command::new("go")
         .args(["build", "-mod=readonly", "-buildvcs=false", "-ldflags"])

@@ -1,4 +1,4 @@
-//! The keys of one control plane: its authority, its server, its administrator, its accounts.
+//! The keys of one control plane: its authority, its server, its kubelets, its administrator, its accounts.
 
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -10,6 +10,8 @@ pub(super) struct Certificates {
     pub(super) ca_pem: String,
     pub(super) server_pem: String,
     pub(super) server_key_pem: String,
+    pub(super) kubelet_pem: String,
+    pub(super) kubelet_key_pem: String,
     pub(super) admin_pem: String,
     pub(super) admin_key_pem: String,
     pub(super) accounts_public_pem: String,
@@ -29,6 +31,10 @@ impl Certificates {
         server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let (server, server_key) = signed(server, &ca);
 
+        let mut kubelet = named(&["127.0.0.1"], "kubelet");
+        kubelet.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let (kubelet, kubelet_key) = signed(kubelet, &ca);
+
         let mut admin = named(&[], "admin");
         admin.distinguished_name.push(DnType::OrganizationName, "system:masters");
         admin.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -39,6 +45,8 @@ impl Certificates {
             ca_pem: ca.pem(),
             server_pem: server.pem(),
             server_key_pem: server_key.serialize_pem(),
+            kubelet_pem: kubelet.pem(),
+            kubelet_key_pem: kubelet_key.serialize_pem(),
             admin_pem: admin.pem(),
             admin_key_pem: admin_key.serialize_pem(),
             accounts_public_pem: accounts.public_key_pem(),

@@ -50,7 +50,7 @@ impl<'a> Joined<'a> {
                 "spec": { "proxyServer": { "namespace": ADDON } },
             }),
         )?;
-        allow_viewer(hub)?;
+        allow_inventory(hub, "viewer")?;
 
         let joined = Self { hub, spoke, cluster: cluster.to_owned(), account: account.to_owned() };
         joined.prepare_spoke()?;
@@ -220,21 +220,34 @@ fn healthy(kind: &str) -> Value {
     json!({ "type": kind, "status": "True", "reason": kind, "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" })
 }
 
-/// User `viewer` may read profiles and managed accounts everywhere, and the Secrets of the inventory.
-fn allow_viewer(hub: &ControlPlane) -> Result<(), String> {
-    let rule = |group, resource| json!([{ "apiGroups": [group], "resources": [resource], "verbs": ["get", "list"] }]);
-    let viewer = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "viewer" });
-    for (group, resource) in [
-        ("multicluster.x-k8s.io", "clusterprofiles"),
-        ("authentication.open-cluster-management.io", "managedserviceaccounts"),
-    ] {
-        let role = json!({ "metadata": { "name": resource }, "rules": rule(group, resource) });
-        hub.create(&format!("{RBAC}/clusterroles"), &role)?;
-        bind(hub, None, resource, "ClusterRole", resource, &viewer)?;
-    }
-    let role = json!({ "metadata": { "name": "secrets" }, "rules": rule("", "secrets") });
-    hub.create(&format!("{RBAC}/namespaces/{INVENTORY}/roles"), &role)?;
-    bind(hub, Some(INVENTORY), "secrets", "Role", "secrets", &viewer)
+/// Lets a user read profiles and managed accounts everywhere, and the Secrets of the inventory; user
+/// `viewer` may after [`Joined::join`].
+pub fn allow_inventory(hub: &ControlPlane, user: &str) -> Result<(), String> {
+    let rule =
+        |group, resource| json!({ "apiGroups": [group], "resources": [resource], "verbs": ["get", "list"] });
+    let everywhere = json!([
+        rule("multicluster.x-k8s.io", "clusterprofiles"),
+        rule("authentication.open-cluster-management.io", "managedserviceaccounts"),
+    ]);
+    allow(hub, None, user, "inventory", &everywhere)?;
+    allow(hub, Some(INVENTORY), user, "inventory-secrets", &json!([rule("", "secrets")]))
+}
+
+/// Makes a role of these rules, in one namespace or for all, and binds a user to it.
+pub(super) fn allow(
+    plane: &ControlPlane,
+    namespace: Option<&str>,
+    user: &str,
+    role: &str,
+    rules: &Value,
+) -> Result<(), String> {
+    let (kind, collection) = match namespace {
+        Some(namespace) => ("Role", format!("{RBAC}/namespaces/{namespace}/roles")),
+        None => ("ClusterRole", format!("{RBAC}/clusterroles")),
+    };
+    plane.create(&collection, &json!({ "metadata": { "name": role }, "rules": rules }))?;
+    let subject = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user });
+    bind(plane, namespace, &format!("{role}-{user}"), kind, role, &subject)
 }
 
 fn bind(
