@@ -10,9 +10,9 @@ use super::process::free_ports;
 use super::{ControlPlane, Forward, Kubelet, UserServer};
 
 /// The name of the Service; its Pods are called `<name>-0`, `<name>-1`, and so on.
-pub const SERVICE: &str = "cluster-proxy-addon-user";
+const SERVICE: &str = "cluster-proxy-addon-user";
 /// The port of the Service.
-pub const PORT: u16 = 9092;
+const PORT: u16 = 9092;
 /// The port in the Pods, another one than OCM's: so that nobody takes the one for the other.
 const TARGET_PORT: u16 = 9443;
 /// How many Pods one test may make in all.
@@ -111,6 +111,16 @@ impl<'a> ClusterProxy<'a> {
     /// The names of the Pods that are there, oldest first.
     pub fn pods(&self) -> Vec<&str> {
         self.pods.iter().map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// The process ids of the user-servers that run, to freeze or to kill them.
+    pub fn pids(&self) -> Vec<u32> {
+        self.pods.iter().filter_map(|(_, server)| server.pid()).collect()
+    }
+
+    /// The kubelet of its Pods.
+    pub fn kubelet(&self) -> &Kubelet {
+        &self.kubelet
     }
 
     /// Adds a Pod with its own user-server, and returns its name when it is ready.

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::ControlPlane;
 use super::ocm::{AGENT, INVENTORY, Joined};
+use super::{ClusterProxy, ControlPlane};
 
 #[test]
 fn a_hub_and_a_spoke_serve_what_ocm_would() {
@@ -38,12 +38,14 @@ fn a_hub_and_a_spoke_serve_what_ocm_would() {
 }
 
 #[test]
-fn a_dropped_control_plane_leaves_no_process() {
+fn what_is_dropped_leaves_no_process() {
     let Some(plane) = ControlPlane::start("brief").unwrap() else {
         return;
     };
-    let pids = plane.pids();
-    assert_eq!(pids.len(), 2);
+    let Some(proxy) = ClusterProxy::install(&plane, &[("cluster1", &plane)]).unwrap() else { return };
+    let pids = [plane.pids(), proxy.pids(), vec![proxy.kubelet().pid()]].concat();
+    assert_eq!(pids.len(), 4);
+    drop(proxy);
     drop(plane);
     for pid in pids {
         let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
