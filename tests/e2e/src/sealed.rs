@@ -180,10 +180,49 @@ impl Sealed {
         plugin_line(&self.entry("users", context))
     }
 
+    /// The tunnels that run.
+    #[track_caller]
+    pub fn tunnels(&self) -> Vec<Value> {
+        let list = self.inventory(&["tunnel", "list", "-o", "json"]).ok();
+        let list: Value = serde_json::from_str(&list).unwrap_or_else(|error| panic!("{error}: {list}"));
+        list["items"].as_array().expect("a list").clone()
+    }
+
+    /// The only tunnel that runs.
+    #[track_caller]
+    pub fn tunnel(&self) -> Value {
+        let tunnels = self.tunnels();
+        assert_eq!(tunnels.len(), 1, "{tunnels:#?}");
+        tunnels[0].clone()
+    }
+
+    /// The process of the only tunnel that runs.
+    #[track_caller]
+    pub fn tunnel_pid(&self) -> u32 {
+        let pid = self.tunnel()["pid"].as_u64().expect("a process");
+        u32::try_from(pid).expect("a process number")
+    }
+
+    /// What the tunnels wrote to their logs.
+    pub fn tunnel_log(&self) -> String {
+        let entries = fs::read_dir(self.cache().join("tunnels")).into_iter().flatten().flatten();
+        let logs =
+            entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "log"));
+        logs.map(|path| fs::read_to_string(path).unwrap_or_default()).collect()
+    }
+
     /// Runs the plugin of a context once, and answers its token.
     #[track_caller]
     pub fn token(&self, context: &str) -> String {
         token(&run(&mut self.plugin(context)).ok())
+    }
+}
+
+impl Drop for Sealed {
+    fn drop(&mut self) {
+        if self.cache().join("tunnels").exists() {
+            let _ = self.inventory_command(&["tunnel", "stop", "--all"]).output();
+        }
     }
 }
 

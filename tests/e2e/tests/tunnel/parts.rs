@@ -1,13 +1,11 @@
 //! The parts that the tunnel is tested with, by the real kubectl and with nothing of ours: a spoke
 //! behind cluster-proxy's user-server behind a port-forward of the hub.
 
-use std::cell::OnceCell;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -17,6 +15,8 @@ use e2e::sealed::{run, run_with_input};
 use fleet::machine::kubectl;
 use serde_json::json;
 use tempfile::TempDir;
+
+use crate::running::Running;
 
 const HOST: &str = "cluster-proxy-addon-user.open-cluster-management-addon";
 const SERVICE: &str = "svc/cluster-proxy-addon-user";
@@ -33,7 +33,7 @@ fn kubectl_reaches_a_spoke_through_its_hub() {
     let through = |cluster: &str| machine.through(&forward, cluster, &spoke.admin_token());
     assert!(run(through("cluster1").args(["get", "ns"])).ok().contains("kube-system"));
     apply_and_watch(&|| through("cluster1"));
-    containers(&machine, &spoke, &|| through("cluster1"));
+    containers(machine.home.path(), &spoke, &|| through("cluster1"));
 
     // What the stand-in says as the real one does.
     let elsewhere = run(through("cluster2").args(["get", "ns", "-v=8"])).fails(1);
@@ -106,7 +106,7 @@ fn apply_and_watch(through: &impl Fn() -> Command) {
 }
 
 /// Everything that needs an upgrade or a stream that stays open.
-fn containers(machine: &Machine, spoke: &ControlPlane, through: &impl Fn() -> Command) {
+pub fn containers(folder: &Path, spoke: &ControlPlane, through: &impl Fn() -> Command) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap().port();
     let forward = Forward { namespace: "default".to_owned(), pod: "web".to_owned(), port: 80, to };
@@ -120,7 +120,7 @@ fn containers(machine: &Machine, spoke: &ControlPlane, through: &impl Fn() -> Co
     let exec = ["exec", "-i", "web", "--", "sh", "-c", &upload];
     assert_eq!(run_with_input(through().args(exec), content.as_bytes()).ok(), "done\n");
     assert_eq!(fs::read_to_string(kubelet.workdir().join("there")).unwrap(), content);
-    let copy = machine.path("copy").display().to_string();
+    let copy = folder.join("copy").display().to_string();
     run(through().args(["cp", "web:there", &copy])).ok();
     assert_eq!(fs::read_to_string(copy).unwrap(), content);
     // It does not tell the exit code, but in words.
@@ -199,50 +199,5 @@ impl Machine {
 
     fn trust(&self, proxy: &ClusterProxy<'_>) {
         fs::write(self.path("ca"), proxy.ca_pem()).unwrap();
-    }
-}
-
-/// A kubectl that goes on until it is dropped, and its lines.
-struct Running {
-    child: Child,
-    lines: Receiver<String>,
-    port: OnceCell<u16>,
-}
-
-impl Running {
-    fn start(command: &mut Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("kubectl runs");
-        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
-        let (send, lines) = channel();
-        thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| send.send(line)));
-        Self { child, lines, port: OnceCell::new() }
-    }
-
-    #[track_caller]
-    fn line(&self) -> String {
-        self.lines.recv_timeout(Duration::from_secs(60)).expect("a line of kubectl")
-    }
-
-    #[track_caller]
-    fn until(&self, wanted: &str) {
-        while self.line() != wanted {}
-    }
-
-    /// The local port, for a port-forward.
-    #[track_caller]
-    fn port(&self) -> u16 {
-        *self.port.get_or_init(|| {
-            let line = self.line();
-            let port =
-                line.strip_prefix("Forwarding from 127.0.0.1:").and_then(|rest| rest.split(' ').next());
-            port.and_then(|port| port.parse().ok()).unwrap_or_else(|| panic!("no port: {line}"))
-        })
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
