@@ -66,8 +66,12 @@ impl Answer {
             "" => "at the cluster scope".to_owned(),
             namespace => format!("in the namespace \"{namespace}\""),
         };
+        let subresource = match request.subresource.as_str() {
+            "" => String::new(),
+            subresource => format!("/{subresource}"),
+        };
         let message = format!(
-            "{}{named} is forbidden: User \"{user}\" cannot {} resource \"{}\" in API group \"{}\" {scope}",
+            "{}{named} is forbidden: User \"{user}\" cannot {} resource \"{}{subresource}\" in API group \"{}\" {scope}",
             key.qualified(),
             request.verb,
             key.resource,
