@@ -11,17 +11,19 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use crate::certs::{ClientCertificate, Identity, Signer};
+use crate::certs::{CertSpec, ClientCertificate, Identity, Signer};
 use crate::ocm;
 use crate::resources::{self, Resources};
-use crate::server::{Server, Setup};
+use crate::server::{Role, Server, Setup};
 use crate::spec::{AccountSpec, Builder, ClusterSpec, INVENTORY};
 use crate::spoke;
 use crate::tokens::{self, TokenKind};
+use crate::tunnel::{self, Tunnel};
 
 /// A hub and its spokes in this process. Dropping it stops everything.
 pub struct Fleet {
     hub: Server,
+    tunnel: Option<Tunnel>,
     spokes: BTreeMap<String, Server>,
     clusters: BTreeMap<String, ClusterSpec>,
     accounts: Mutex<BTreeMap<(String, String), (AccountSpec, String)>>,
@@ -44,6 +46,7 @@ impl Fleet {
         let mut kinds = Resources::new([resources::core(), resources::ocm()].concat());
         spec.with.iter().for_each(|resource| kinds.add(resource.clone()));
         spec.without.iter().for_each(|name| kinds.remove(name));
+        let user_server = spec.tunnelled.map(|certificate| start_user_server(&handle, certificate));
         let hub = Server::start(
             &handle,
             Setup {
@@ -52,10 +55,12 @@ impl Fleet {
                 identity: Identity::new(spec.hub_certificate.clone()),
                 clusters: BTreeSet::new(),
                 client_ca: Some(client_ca.clone()),
+                role: user_server.as_ref().map_or(Role::Plain, |server| Role::Forwards(server.address())),
             },
         );
         let mut fleet = Self {
             hub: hub.expect("a loopback port"),
+            tunnel: None,
             spokes: BTreeMap::new(),
             clusters: BTreeMap::new(),
             accounts: Mutex::default(),
@@ -72,6 +77,7 @@ impl Fleet {
         for (path, object) in ocm::cluster_proxy() {
             fleet.hub.put(path, object);
         }
+        fleet.tunnel = user_server.map(|user_server| Tunnel::new(&fleet.hub, &user_server));
         for mut cluster in spec.clusters {
             cluster.certificate = spec.spoke_certificate.clone().unwrap_or(cluster.certificate);
             fleet.join(&handle, cluster);
@@ -85,6 +91,11 @@ impl Fleet {
         &self.hub
     }
 
+    /// The way to the addresses inside the hub; panics unless the fleet is [`Builder::tunnelled`].
+    pub fn tunnel(&self) -> &Tunnel {
+        self.tunnel.as_ref().expect("a fleet that is tunnelled")
+    }
+
     /// The API server of a cluster; panics on a name that the fleet does not have.
     pub fn spoke(&self, cluster: &str) -> &Server {
         self.spokes.get(cluster).unwrap_or_else(|| panic!("no cluster {cluster}"))
@@ -92,6 +103,13 @@ impl Fleet {
 
     /// The address that a cluster's profile publishes.
     pub fn server_url(&self, cluster: &str) -> String {
+        match self.tunnel {
+            Some(_) => tunnel::server_url(cluster),
+            None => self.spoke_url(cluster),
+        }
+    }
+
+    fn spoke_url(&self, cluster: &str) -> String {
         let suffix = if self.clusters[cluster].path_prefix { format!("/{cluster}") } else { String::new() };
         format!("{}{suffix}", self.spoke(cluster).url())
     }
@@ -167,7 +185,7 @@ impl Fleet {
 
     /// A kubeconfig that holds an account's token: for tests of the spokes themselves.
     pub fn spoke_kubeconfig(&self, cluster: &str, account: &str) -> Value {
-        let (url, ca) = (self.server_url(cluster), self.spoke(cluster).ca_pem());
+        let (url, ca) = (self.spoke_url(cluster), self.spoke(cluster).ca_pem());
         kubeconfig(cluster, &url, &ca, account, &self.token(cluster, account))
     }
 
@@ -192,6 +210,7 @@ impl Fleet {
             }
             None => start_spoke(handle, &spec),
         };
+        self.relay(&name, &server);
         self.spokes.insert(name.clone(), server);
         self.clusters.insert(name.clone(), spec.clone());
         self.hub.put(format!("/api/v1/namespaces/{name}"), spoke::namespace());
@@ -201,8 +220,12 @@ impl Fleet {
         );
         for namespace in &spec.namespaces {
             self.hub.put(format!("/api/v1/namespaces/{namespace}"), spoke::namespace());
-            let ca = self.spoke(&name).ca_pem();
-            let profile = ocm::cluster_profile(&spec, namespace, &self.server_url(&name), &ca);
+            let profile = ocm::cluster_profile(
+                &spec,
+                namespace,
+                &self.server_url(&name),
+                &self.published_ca(self.spoke(&name)),
+            );
             self.hub.put(profile_path(namespace, &name), profile);
         }
         for (account, account_spec) in &spec.accounts {
@@ -212,7 +235,7 @@ impl Fleet {
     }
 
     /// Profiles without an API server of their own.
-    fn fill(&mut self, handle: &Handle, n: usize, certificate: Option<crate::CertSpec>) {
+    fn fill(&mut self, handle: &Handle, n: usize, certificate: Option<CertSpec>) {
         if n == 0 {
             return;
         }
@@ -223,16 +246,33 @@ impl Fleet {
                 start_spoke(handle, &ClusterSpec { certificate, ..ClusterSpec::named("shared") })
             }
         };
-        let (url, ca) = (shared.url(), shared.ca_pem());
+        let (direct, ca) = (shared.url(), self.published_ca(&shared));
         for i in 1..=n {
             let spec = ClusterSpec { accounts: Vec::new(), ..ClusterSpec::named(&format!("fleet-{i:05}")) };
-            let profile = ocm::cluster_profile(&spec, INVENTORY, &format!("{url}/{}", spec.name), &ca);
+            let url = match self.tunnel {
+                Some(_) => tunnel::server_url(&spec.name),
+                None => format!("{direct}/{}", spec.name),
+            };
+            let profile = ocm::cluster_profile(&spec, INVENTORY, &url, &ca);
+            self.relay(&spec.name, &shared);
             shared.answer_for(&spec.name);
             self.hub.put(
                 ("multicluster.x-k8s.io", "v1alpha1", "clusterprofiles", INVENTORY, &*spec.name),
                 profile,
             );
         }
+    }
+
+    /// Makes the user-server, where there is one, hand on to this server.
+    fn relay(&self, cluster: &str, server: &Server) {
+        if let Some(tunnel) = &self.tunnel {
+            tunnel.user_server().inner.put_behind(cluster, server);
+        }
+    }
+
+    /// What is published as the CA of the address of a server.
+    fn published_ca(&self, server: &Server) -> String {
+        self.tunnel.as_ref().map_or(server, Tunnel::user_server).ca_pem()
     }
 
     fn issue(&self, cluster: &str, account: &str, spec: &AccountSpec) -> String {
@@ -304,11 +344,27 @@ fn start_spoke(handle: &Handle, spec: &ClusterSpec) -> Server {
             identity: Identity::new(spec.certificate.clone()),
             clusters: BTreeSet::from([spec.name.clone()]),
             client_ca: None,
+            role: Role::Plain,
         },
     );
     let server = server.expect("a loopback port");
     spoke::fill(&server, spec);
     server
+}
+
+fn start_user_server(handle: &Handle, certificate: CertSpec) -> Server {
+    let server = Server::start(
+        handle,
+        Setup {
+            version: String::new(),
+            resources: Resources::new(Vec::new()),
+            identity: Identity::new(certificate),
+            clusters: BTreeSet::new(),
+            client_ca: None,
+            role: Role::Relay,
+        },
+    );
+    server.expect("a loopback port")
 }
 
 /// A runtime on a thread of its own, so that a fleet can be dropped anywhere.

@@ -6,10 +6,12 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use http::header::{ACCEPT_ENCODING, RETRY_AFTER, USER_AGENT, WARNING};
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use rustls::server::WebPkiClientVerifier;
@@ -23,6 +25,8 @@ use crate::answer::{Answer, Body};
 use crate::auth::User;
 use crate::certs::Signer;
 use crate::faults::{Fault, Plan};
+use crate::link::link;
+use crate::portforward;
 use crate::request::{Authorization, Logged, Request};
 use crate::routes::{Outcome, route};
 use crate::server::{Current, Inner};
@@ -63,9 +67,11 @@ pub(crate) fn spawn(
             };
             if let Ok((stream, _)) = accepted {
                 let (inner, acceptor, mut stopped) = (inner.clone(), acceptor.clone(), stopped.clone());
+                let mut hang_up = inner.hang_ups();
                 tokio::spawn(async move {
                     tokio::select! {
                         () = connection(inner, acceptor, stream) => {}
+                        _ = hang_up.changed() => {}
                         _ = stopped.wait_for(|stop| *stop) => {}
                     }
                 });
@@ -87,6 +93,8 @@ async fn connection(inner: Arc<Inner>, acceptor: TlsAcceptor, stream: TcpStream)
     if inner.muted().wait_for(|mute| !*mute).await.is_err() {
         return;
     }
+    let _ = inner.hangs().wait_for(|hang| !*hang).await;
+    let stream = link(stream, inner.link_delay());
     let Ok(stream) = acceptor.accept(stream).await else { return };
     let tls = stream.get_ref().1;
     let peer = Arc::new(Peer {
@@ -100,66 +108,99 @@ async fn connection(inner: Arc<Inner>, acceptor: TlsAcceptor, stream: TcpStream)
         let peer = peer.clone();
         service_fn(move |request| {
             let (inner, peer) = (inner.clone(), peer.clone());
-            async move { Ok::<_, Infallible>(answer(inner, peer, request).await) }
+            async move {
+                let mut hangs = inner.hangs();
+                let response = if inner.relays() {
+                    relay(inner, peer, request).await
+                } else {
+                    answer(inner, peer, request).await
+                };
+                let _ = hangs.wait_for(|hang| !*hang).await;
+                Ok::<_, Infallible>(response)
+            }
         })
     };
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new());
     builder.http2().timer(TokioTimer::new());
     tokio::select! {
-        _ = builder.serve_connection(TokioIo::new(stream), service) => {}
+        _ = builder.serve_connection_with_upgrades(TokioIo::new(stream), service) => {}
         () = peer.hang_up.notified() => {}
     }
 }
 
-async fn answer(inner: Arc<Inner>, peer: Arc<Peer>, http: http::Request<Incoming>) -> Response<Body> {
-    let (parts, body) = http.into_parts();
+/// What a request is, but for who sends it.
+fn read(parts: &Parts) -> Request {
     let mut request =
         Request::new(parts.method.as_str(), parts.uri.path(), parts.uri.query().unwrap_or_default());
-    let header =
-        |name: &str| parts.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
-    request.user_agent = header(USER_AGENT.as_str());
-    request.impersonate = header("impersonate-user");
+    request.user_agent = header(parts, USER_AGENT.as_str());
+    request.impersonate = header(parts, "impersonate-user");
+    request
+}
+
+fn header(parts: &Parts, name: &str) -> String {
+    parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+}
+
+async fn answer(inner: Arc<Inner>, peer: Arc<Peer>, http: http::Request<Incoming>) -> Response<Body> {
+    let (mut parts, body) = http.into_parts();
+    let mut request = read(&parts);
     let (kind, user) = inner.auth().identify(&parts.headers, peer.certificate.as_deref());
     let user =
         user.map(|user| if request.impersonate.is_empty() { user } else { User::new(&request.impersonate) });
     request.authorization = kind;
     request.user = user.as_ref().map(|user| user.name.clone()).unwrap_or_default();
+    let mut upgrade = parts.extensions.remove::<OnUpgrade>();
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
 
     let Plan { delay, warnings, instead } = inner.plan(&request);
     tokio::time::sleep(delay).await;
-    let record = |status: u16| inner.record(logged(&request, &peer.alpn, status));
-    let gzip = header(ACCEPT_ENCODING.as_str()).contains("gzip");
-    let mut response = match &instead {
-        Some(Fault::Silent) => {
-            record(0);
-            std::future::pending().await
-        }
-        Some(Fault::Close) => {
-            record(0);
-            peer.hang_up.notify_one();
-            std::future::pending().await
-        }
-        Some(Fault::Truncated) => match normal(&inner, &request, user.as_ref(), &parts.headers, &body) {
+    let gzip = header(&parts, ACCEPT_ENCODING.as_str()).contains("gzip");
+    let mut normal = || normal(&inner, &request, user.as_ref(), &parts.headers, &body, upgrade.take());
+    let response = match &instead {
+        Some(Fault::Truncated) => match normal() {
             Outcome::Whole(answer) => answer.into_truncated(),
             Outcome::Stream(response) => response,
         },
-        Some(fault) => broken(fault, &request).into_response(false),
-        None => match normal(&inner, &request, user.as_ref(), &parts.headers, &body) {
+        Some(fault) => broken(fault, &inner, &peer, &request).await,
+        None => match normal() {
             Outcome::Whole(answer) => answer.into_response(gzip),
             Outcome::Stream(response) => response,
         },
     };
-    if let Some(Fault::TooManyRequests { retry_after, .. }) = instead {
-        response.headers_mut().insert(RETRY_AFTER, retry_after.into());
-    }
+    let response = warn(response, warnings);
+    inner.record(logged(&request, &peer.alpn, response.status().as_u16()));
+    response
+}
+
+/// Hands the request on to the API server of the cluster that the path begins with, in this process.
+async fn relay(inner: Arc<Inner>, peer: Arc<Peer>, http: http::Request<Incoming>) -> Response<Body> {
+    let (parts, body) = http.into_parts();
+    let mut request = read(&parts);
+    request.authorization = inner.auth().identify(&parts.headers, None).0;
+    let Plan { delay, warnings, instead } = inner.plan(&request);
+    tokio::time::sleep(delay).await;
+    let response = match (&instead, inner.behind(&request.prefix)) {
+        (Some(fault), _) => broken(fault, &inner, &peer, &request).await,
+        (None, None) => {
+            let text = format!("cannot get a tunnel to the cluster {:?}\n", request.prefix);
+            Answer::text(400, &text).into_response(false)
+        }
+        (None, Some(server)) => {
+            answer(server.inner.clone(), peer.clone(), http::Request::from_parts(parts, body)).await
+        }
+    };
+    let response = warn(response, warnings);
+    inner.record(logged(&request, &peer.alpn, response.status().as_u16()));
+    response
+}
+
+fn warn(mut response: Response<Body>, warnings: Vec<String>) -> Response<Body> {
     for text in warnings {
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{}\"", text.replace('"', "\\\""))) {
             response.headers_mut().append(WARNING, value);
         }
     }
-    record(response.status().as_u16());
     response
 }
 
@@ -169,6 +210,7 @@ fn normal(
     user: Option<&User>,
     headers: &HeaderMap,
     body: &[u8],
+    upgrade: Option<OnUpgrade>,
 ) -> Outcome {
     if !inner.answers_for(&request.prefix) {
         return Outcome::Whole(Answer::text(404, "404 page not found\n"));
@@ -176,12 +218,23 @@ fn normal(
     match user {
         None => Outcome::Whole(Answer::unauthorized()),
         Some(_) if inner.is_forbidden(request) => Outcome::Whole(Answer::forbidden(request)),
+        Some(_) if inner.pods_listen_at().is_some() && request.is_portforward() => {
+            portforward::answer(inner, request, headers, upgrade)
+        }
         Some(user) => route(inner, request, user, headers, body),
     }
 }
 
-fn broken(fault: &Fault, request: &Request) -> Answer {
-    match fault {
+/// What is answered instead; with the silent ones that is nothing, ever.
+async fn broken(fault: &Fault, inner: &Inner, peer: &Peer, request: &Request) -> Response<Body> {
+    let answer = match fault {
+        Fault::Silent | Fault::Close => {
+            inner.record(logged(request, &peer.alpn, 0));
+            if *fault == Fault::Close {
+                peer.hang_up.notify_one();
+            }
+            return std::future::pending().await;
+        }
         Fault::Unauthorized => Answer::unauthorized(),
         Fault::Forbidden => Answer::forbidden(request),
         Fault::Gone => Answer::failure(
@@ -200,7 +253,12 @@ fn broken(fault: &Fault, request: &Request) -> Answer {
         }
         Fault::Status(status, text) | Fault::PlainText(status, text) => Answer::text(*status, text),
         _ => Answer::failure(500, "InternalError", "Internal error occurred"),
+    };
+    let mut response = answer.into_response(false);
+    if let Fault::TooManyRequests { retry_after, .. } = fault {
+        response.headers_mut().insert(RETRY_AFTER, (*retry_after).into());
     }
+    response
 }
 
 fn logged(request: &Request, alpn: &str, status: u16) -> Logged {

@@ -87,6 +87,11 @@ impl Request {
         !self.key.resource.is_empty()
     }
 
+    /// Whether it asks for a port-forward to a Pod.
+    pub fn is_portforward(&self) -> bool {
+        self.key.group.is_empty() && self.key.resource == "pods" && self.subresource == "portforward"
+    }
+
     fn api_verb(&self) -> String {
         let one = !self.key.name.is_empty();
         let verb = match self.method.as_str() {

@@ -1,8 +1,9 @@
 //! One API server: its state, and the handle by which a test looks at it and changes it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -13,6 +14,7 @@ use tokio::sync::watch::{self, Receiver};
 use crate::auth::Auth;
 use crate::certs::{Identity, Signer};
 use crate::faults::{Fault, FaultRule, Matcher, Plan, plan};
+use crate::forwards::Forwards;
 use crate::key::Key;
 use crate::request::{Logged, Request};
 use crate::resources::{Resource, Resources};
@@ -25,6 +27,18 @@ pub(crate) struct Setup {
     pub(crate) identity: Identity,
     pub(crate) clusters: BTreeSet<String>,
     pub(crate) client_ca: Option<Signer>,
+    pub(crate) role: Role,
+}
+
+/// What a server does besides being an API server.
+#[derive(Default)]
+pub(crate) enum Role {
+    #[default]
+    Plain,
+    /// Its Pods listen: they are this server.
+    Forwards(SocketAddr),
+    /// It hands on to the API servers of clusters, and is none itself.
+    Relay,
 }
 
 /// A running API server. Clones are the same server.
@@ -42,6 +56,12 @@ pub(crate) struct Inner {
     changed: watch::Sender<()>,
     stop: watch::Sender<bool>,
     mute: watch::Sender<bool>,
+    hang: watch::Sender<bool>,
+    hang_up: watch::Sender<()>,
+    delay: Mutex<Duration>,
+    role: Role,
+    forwards: Forwards,
+    behind: Mutex<BTreeMap<String, Server>>,
     auth: Mutex<Auth>,
     faults: Mutex<Vec<FaultRule>>,
     forbidden: Mutex<Vec<Matcher>>,
@@ -63,6 +83,12 @@ impl Server {
             changed: watch::Sender::new(()),
             stop: watch::Sender::new(false),
             mute: watch::Sender::new(false),
+            hang: watch::Sender::new(false),
+            hang_up: watch::Sender::new(()),
+            delay: Mutex::default(),
+            role: setup.role,
+            forwards: Forwards::default(),
+            behind: Mutex::default(),
             auth: Mutex::default(),
             faults: Mutex::default(),
             forbidden: Mutex::default(),
@@ -206,6 +232,22 @@ impl Server {
         self.inner.mute.send_replace(mute);
     }
 
+    /// Answers nothing any more, on no connection, and keeps all of them open, until told otherwise:
+    /// what a laptop finds that has slept.
+    pub fn hang(&self, hang: bool) {
+        self.inner.hang.send_replace(hang);
+    }
+
+    /// Closes every connection that is open. New ones are served.
+    pub fn hang_up(&self) {
+        self.inner.hang_up.send_replace(());
+    }
+
+    /// Connections from now on take so long, each way.
+    pub fn delay(&self, delay: Duration) {
+        *lock(&self.inner.delay) = delay;
+    }
+
     /// Closes the port and every connection, for good.
     pub fn stop(&self) {
         self.inner.stop.send_replace(true);
@@ -243,6 +285,41 @@ impl Inner {
 
     pub(crate) fn muted(&self) -> Receiver<bool> {
         self.mute.subscribe()
+    }
+
+    pub(crate) fn hangs(&self) -> Receiver<bool> {
+        self.hang.subscribe()
+    }
+
+    pub(crate) fn hang_ups(&self) -> Receiver<()> {
+        self.hang_up.subscribe()
+    }
+
+    pub(crate) fn link_delay(&self) -> Duration {
+        *lock(&self.delay)
+    }
+
+    pub(crate) fn pods_listen_at(&self) -> Option<SocketAddr> {
+        match self.role {
+            Role::Forwards(address) => Some(address),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn forwards(&self) -> &Forwards {
+        &self.forwards
+    }
+
+    pub(crate) fn relays(&self) -> bool {
+        matches!(self.role, Role::Relay)
+    }
+
+    pub(crate) fn put_behind(&self, cluster: &str, server: &Server) {
+        lock(&self.behind).insert(cluster.to_owned(), server.clone());
+    }
+
+    pub(crate) fn behind(&self, cluster: &str) -> Option<Server> {
+        lock(&self.behind).get(cluster).cloned()
     }
 
     pub(crate) fn version(&self) -> &str {

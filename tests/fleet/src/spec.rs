@@ -4,6 +4,7 @@ use crate::certs::CertSpec;
 use crate::fleet::Fleet;
 use crate::resources::Resource;
 use crate::tokens::TokenKind;
+use crate::tunnel;
 
 /// The namespace of the profiles, unless told otherwise.
 pub const INVENTORY: &str = "cluster-inventory";
@@ -104,6 +105,7 @@ pub struct Builder {
     pub(crate) spoke_certificate: Option<CertSpec>,
     pub(crate) without: Vec<String>,
     pub(crate) with: Vec<Resource>,
+    pub(crate) tunnelled: Option<CertSpec>,
 }
 
 impl Builder {
@@ -162,6 +164,20 @@ impl Builder {
     #[must_use]
     pub fn spoke_certificate(mut self, spec: impl Into<CertSpec>) -> Self {
         self.spoke_certificate = Some(spec.into());
+        self
+    }
+
+    /// Every profile publishes OCM's address inside the hub, which a port-forward to a Pod there
+    /// reaches: see [`crate::Tunnel`].
+    #[must_use]
+    pub fn tunnelled(self) -> Self {
+        self.user_server_certificate(tunnel::certificate())
+    }
+
+    /// As [`Builder::tunnelled`], with this certificate of the user-server instead of OCM's.
+    #[must_use]
+    pub fn user_server_certificate(mut self, spec: impl Into<CertSpec>) -> Self {
+        self.tunnelled = Some(spec.into());
         self
     }
 
