@@ -1,44 +1,13 @@
 //! A real kubectl against a spoke and the hub, with plain tokens: what it shows is what users see.
 //! Skipped, and said so, where PATH has no kubectl.
 
+mod support;
+
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use fleet::machine::kubectl;
 use fleet::{Fleet, INVENTORY};
-use serde_json::Value;
-use tempfile::TempDir;
-
-struct Kubectl {
-    program: PathBuf,
-    home: TempDir,
-}
-
-impl Kubectl {
-    /// `None` where there is no kubectl.
-    fn new(kubeconfig: &Value) -> Option<Self> {
-        let program = kubectl()?;
-        let home = tempfile::tempdir().unwrap();
-        std::fs::write(home.path().join("config"), kubeconfig.to_string()).unwrap();
-        Some(Self { program, home })
-    }
-
-    fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(&self.program);
-        let home = self.home.path();
-        command.args(line.split_whitespace()).env("HOME", home).env("KUBECONFIG", home.join("config"));
-        command.env_remove("KUBERC").current_dir(home).stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, line: &str) -> String {
-        let output = self.command(line).output().unwrap();
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{line}\n{out}{err}");
-        out.into_owned()
-    }
-}
+use support::Kubectl;
 
 #[test]
 fn kubectl_reads_a_spoke_as_it_reads_any_cluster() {
