@@ -18,22 +18,22 @@ type Socket = WebSocketStream<Raw>;
 
 /// Where bytes come from.
 pub(crate) struct Receiver {
-    from: From,
+    from: Source,
     hang: watch::Receiver<bool>,
 }
 
 /// Where they go.
 pub(crate) struct Sender {
-    to: To,
+    to: Target,
     hang: watch::Receiver<bool>,
 }
 
-enum From {
+enum Source {
     Plain(ReadHalf<Raw>),
     Socket(SplitStream<Socket>),
 }
 
-enum To {
+enum Target {
     Plain(WriteHalf<Raw>),
     Socket(SplitSink<Socket, Message>),
 }
@@ -47,10 +47,10 @@ pub(crate) async fn split(
     let raw = TokioIo::new(upgraded);
     let (from, to) = if websocket {
         let (to, from) = WebSocketStream::from_raw_socket(raw, Role::Server, None).await.split();
-        (From::Socket(from), To::Socket(to))
+        (Source::Socket(from), Target::Socket(to))
     } else {
         let (from, to) = tokio::io::split(raw);
-        (From::Plain(from), To::Plain(to))
+        (Source::Plain(from), Target::Plain(to))
     };
     (Receiver { from, hang: hang.clone() }, Sender { to, hang })
 }
@@ -59,11 +59,11 @@ impl Receiver {
     /// Waits for more bytes; false when there will be none.
     pub(crate) async fn receive(&mut self, buffer: &mut BytesMut) -> io::Result<bool> {
         let more = match &mut self.from {
-            From::Plain(read) => {
+            Source::Plain(read) => {
                 buffer.reserve(64 * 1024);
                 read.read_buf(buffer).await? > 0
             }
-            From::Socket(socket) => match socket.next().await {
+            Source::Socket(socket) => match socket.next().await {
                 // A frame may span messages and a message frames: only the bytes count.
                 Some(Ok(Message::Binary(bytes))) => {
                     buffer.extend_from_slice(&bytes);
@@ -99,20 +99,20 @@ impl Sender {
             let _ = self.hang.wait_for(|hang| !*hang).await;
             for frame in frames.drain(..) {
                 match &mut self.to {
-                    To::Plain(write) => write.write_all(&frame).await?,
-                    To::Socket(socket) => {
+                    Target::Plain(write) => write.write_all(&frame).await?,
+                    Target::Socket(socket) => {
                         socket.feed(Message::Binary(frame)).await.map_err(io::Error::other)?;
                     }
                 }
             }
             match &mut self.to {
-                To::Plain(write) => write.flush().await?,
-                To::Socket(socket) => socket.flush().await.map_err(io::Error::other)?,
+                Target::Plain(write) => write.flush().await?,
+                Target::Socket(socket) => socket.flush().await.map_err(io::Error::other)?,
             }
         }
         match &mut self.to {
-            To::Plain(write) => write.shutdown().await,
-            To::Socket(socket) => socket.close().await.map_err(io::Error::other),
+            Target::Plain(write) => write.shutdown().await,
+            Target::Socket(socket) => socket.close().await.map_err(io::Error::other),
         }
     }
 }
