@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::env::Env;
 use crate::error::{Error, Kind};
-use crate::os::{self, Process, Stamp};
+use crate::os::{self, Stamp};
 use crate::token::Credential;
 
 const VERSION: u32 = 1;
@@ -187,7 +187,10 @@ pub struct Slot {
 
 impl Slot {
     fn path(&self, extension: &str) -> PathBuf {
-        self.dir.join([&self.name, ".", extension].concat())
+        let mut file = self.name.clone();
+        file.push('.');
+        file.push_str(extension);
+        self.dir.join(file)
     }
 
     /// The entry, if there is a sound one for exactly this question.
@@ -282,27 +285,32 @@ impl Slot {
         Some(file)
     }
 
-    /// Whether `process` was answered from this slot before; from now on it was.
+    /// Whether the process `pid`, which asks at `now`, was answered from this slot before; from now on it
+    /// was.
     ///
-    /// A table of 64 places of 16 bytes, by process number: no lock, and a place lost to a
-    /// process with the same remainder costs one more failed command, not a wrong answer.
-    pub fn answered_before(&self, process: Process) -> bool {
-        self.answered(process).unwrap_or(false)
+    /// A table of 64 places of 16 bytes, number and time, by process number: no lock, and a place lost to
+    /// a process with the same remainder costs one more failed command, not a wrong answer. A process that
+    /// started after the time of its place has only got the number of an older one.
+    pub fn answered_before(&self, pid: u32, now: SystemTime) -> bool {
+        self.answered(pid, now).unwrap_or(false)
     }
 
-    fn answered(&self, process: Process) -> io::Result<bool> {
+    fn answered(&self, pid: u32, now: SystemTime) -> io::Result<bool> {
         let mut file = os::open_private_rw(&self.path("asked"))?;
-        let mut record = [0; 16];
-        record[..8].copy_from_slice(&u64::from(process.pid).to_le_bytes());
-        record[8..].copy_from_slice(&process.start.to_le_bytes());
-        let place = SeekFrom::Start(u64::from(process.pid % 64) * 16);
+        let place = SeekFrom::Start(u64::from(pid % 64) * 16);
+        let number = u64::from(pid).to_le_bytes();
+        let mut found = [[0; 8]; 2];
         file.seek(place)?;
-        let mut found = [0; 16];
-        if file.read_exact(&mut found).is_ok() && found == record {
-            return Ok(true);
+        if file.read_exact(found.as_flattened_mut()).is_ok() && found[0] == number {
+            let answered = SystemTime::UNIX_EPOCH + Duration::from_millis(u64::from_le_bytes(found[1]));
+            // Asked of the system only now: it costs as much as the rest of the answer.
+            if os::started(pid, now).is_none_or(|started| started <= answered) {
+                return Ok(true);
+            }
         }
+        let millis = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         file.seek(place)?;
-        file.write_all(&record)?;
+        file.write_all([number, millis.to_le_bytes()].as_flattened())?;
         Ok(false)
     }
 
@@ -371,11 +379,26 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let slot = slot(dir.path(), "q");
         slot.write(&entry(0, 0)).unwrap();
-        let one = Process { pid: 7, start: 1 };
-        assert!(!slot.answered_before(one));
-        assert!(slot.answered_before(one));
-        assert!(!slot.answered_before(Process { pid: 8, start: 1 }));
-        assert!(!slot.answered_before(Process { pid: 7, start: 2 }), "the number was reused");
+        let (this, now) = (std::process::id(), SystemTime::now());
+        assert!(!slot.answered_before(this, now));
+        assert!(slot.answered_before(this, now));
+        assert!(!slot.answered_before(this + 1, now));
+        assert!(!slot.answered_before(this + 64, now), "the same place");
+        assert!(!slot.answered_before(this, now));
+        assert!(slot.answered_before(this, now));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_number_given_to_another_process_is_not_the_same_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let slot = slot(dir.path(), "q");
+        slot.write(&entry(0, 0)).unwrap();
+        let (this, now) = (std::process::id(), SystemTime::now());
+        let long_ago = now - Duration::from_secs(1_000_000);
+        assert!(!slot.answered_before(this, long_ago), "another process, before this one started");
+        assert!(!slot.answered_before(this, now));
+        assert!(slot.answered_before(this, now));
     }
 
     #[test]
@@ -429,7 +452,7 @@ mod tests {
         }
         assert!(slot.read().is_none());
         assert!(slot.lock(Duration::ZERO).is_none());
-        assert!(!slot.answered_before(Process { pid: 1, start: 1 }));
+        assert!(!slot.answered_before(1, SystemTime::now()));
         slot.write(&entry(0, 0)).unwrap();
         slot.remember_failure(&Error::new(Kind::Failed, "x"), 0);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");

@@ -77,7 +77,7 @@ fn answer(args: &[OsString], env: &Env, warnings: &mut Vec<String>) -> Result<Ve
         && entry.fresh(millis(env.now))
         && entry.files_unchanged()
     {
-        again = by_kubectl && os::parent().is_some_and(|parent| slot.answered_before(parent));
+        again = by_kubectl && os::parent().is_some_and(|parent| slot.answered_before(parent, env.now));
         if !again && tunnel::is_up(args, raw_info, env) {
             if entry.aging(millis(env.now)) && slot.claim_renewal(env.now) {
                 renew_in_background(args);
@@ -118,7 +118,7 @@ fn ask_hub(
     if raw_info.is_some()
         && let (Some(slot), Some(parent)) = (slot, os::parent())
     {
-        slot.answered_before(parent);
+        slot.answered_before(parent, env.now);
     }
     if verbose {
         warnings.extend(outcome.warning);

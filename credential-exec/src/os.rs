@@ -6,7 +6,7 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
@@ -156,43 +156,41 @@ pub fn stdout() -> impl io::Write {
     io::stdout()
 }
 
-/// A process, told apart from a later one with the same number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Process {
-    /// Its number.
-    pub pid: u32,
-    /// When it started, in the system's own unit; 0 where the system does not tell.
-    pub start: u64,
-}
-
-/// The process that started us.
+/// The number of the process that started us.
 #[cfg(unix)]
-pub fn parent() -> Option<Process> {
-    let pid = u32::try_from(rustix::process::getppid()?.as_raw_nonzero().get()).ok()?;
-    Some(Process { pid, start: start_of(pid) })
+pub fn parent() -> Option<u32> {
+    u32::try_from(rustix::process::getppid()?.as_raw_nonzero().get()).ok()
 }
 
-/// The process that started us; not known here, so nobody is taken to ask twice.
+/// The number of the process that started us; not known here, so nobody is taken to ask twice.
 #[cfg(not(unix))]
-pub fn parent() -> Option<Process> {
+pub fn parent() -> Option<u32> {
+    None
+}
+
+/// When a process started, by the clock that says `now`; `None` where the system does not tell.
+#[cfg(target_os = "linux")]
+pub fn started(pid: u32, now: SystemTime) -> Option<SystemTime> {
+    // Both count from the system's own start, the second one in hundredths of a second.
+    let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let awake = Duration::new(boot.tv_sec.try_into().ok()?, boot.tv_nsec.try_into().ok()?);
+    let started = Duration::from_millis(start_of(pid)?.checked_mul(10)?);
+    now.checked_sub(awake.checked_sub(started)?)
+}
+
+/// When a process started; not known here.
+#[cfg(not(target_os = "linux"))]
+pub fn started(_pid: u32, _now: SystemTime) -> Option<SystemTime> {
     None
 }
 
 /// Field 22 of `/proc/<pid>/stat`, counted after the command, which may hold anything.
 #[cfg(target_os = "linux")]
-fn start_of(pid: u32) -> u64 {
-    let mut stat = [0; 1024];
-    let read =
-        File::open(["/proc/", &pid.to_string(), "/stat"].concat()).and_then(|mut file| file.read(&mut stat));
-    let stat = &stat[..read.unwrap_or(0)];
-    let end_of_command = stat.iter().rposition(|&byte| byte == b')').unwrap_or(stat.len());
-    let field = stat[end_of_command..].split(|&byte| byte == b' ').nth(20);
-    field.and_then(|field| str::from_utf8(field).ok()?.parse().ok()).unwrap_or(0)
-}
-
-#[cfg(all(unix, not(target_os = "linux")))]
-fn start_of(_pid: u32) -> u64 {
-    0
+fn start_of(pid: u32) -> Option<u64> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let end_of_command = stat.iter().rposition(|&byte| byte == b')')?;
+    let field = stat[end_of_command..].split(|&byte| byte == b' ').nth(20)?;
+    str::from_utf8(field).ok()?.parse().ok()
 }
 
 /// Makes a command outlive us: without our streams and, on Unix, in a process group of its own and
@@ -344,10 +342,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_parent_is_known_by_number_and_start() {
-        let parent = parent().unwrap();
-        assert!(parent.pid > 0 && parent.start > 0);
-        assert_eq!(Some(parent), super::parent());
+    fn a_process_started_before_it_could_ask() {
+        let now = SystemTime::now();
+        let parent = started(parent().unwrap(), now).unwrap();
+        let this = started(std::process::id(), now).unwrap();
+        assert!(parent <= this && this <= now, "{parent:?} {this:?} {now:?}");
+        assert!(now.duration_since(this).unwrap().as_secs() < 3600, "{this:?}");
+        assert_eq!(started(u32::MAX, now), None);
     }
 
     #[test]
