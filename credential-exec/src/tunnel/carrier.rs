@@ -20,7 +20,9 @@ use tokio::task::{AbortHandle, spawn_local};
 use super::backend::Backend;
 use super::link::{Reader, Writer};
 use super::spdy::{self, Decoder, Encoder, Frame, HEAD};
-use crate::env::Env;
+
+/// Tells the time of day, which unlike a monotonic clock goes on while this machine sleeps.
+pub type Clock = Rc<dyn Fn() -> SystemTime>;
 
 /// How many bytes may wait for one stream's reader.
 const ROOM: usize = 8 << 20;
@@ -57,12 +59,12 @@ impl Drop for Handle {
 
 struct Inner {
     backend: Backend,
-    env: Env,
+    clock: Clock,
     out: mpsc::Sender<Bytes>,
     streams: RefCell<Streams>,
     /// Why it can carry nothing more, once it cannot.
     end: watch::Sender<Option<String>>,
-    /// Whether the server has said that it wants no new streams.
+    /// Whether it takes no new streams any more.
     leaving: Cell<bool>,
     /// Whether the reader waits for room in a stream.
     stalled: Cell<bool>,
@@ -108,18 +110,18 @@ pub struct Inbound {
 
 impl Carrier {
     /// Takes a connection to a Pod into use.
-    pub fn new(reader: Reader, writer: Writer, backend: Backend, env: &Env) -> Self {
+    pub fn new(reader: Reader, writer: Writer, backend: Backend, clock: Clock) -> Self {
         let (out, frames) = mpsc::channel(WAITING);
         let inner = Rc::new(Inner {
             backend,
-            env: env.clone(),
             out,
             streams: RefCell::default(),
             end: watch::Sender::new(None),
             leaving: Cell::new(false),
             stalled: Cell::new(false),
-            heard_at: Cell::new(env.clock()),
+            heard_at: Cell::new(clock()),
             heard: Notify::new(),
+            clock,
         });
         let ending = |inner: &Rc<Inner>| {
             let inner = inner.clone();
@@ -151,6 +153,11 @@ impl Carrier {
             return false;
         }
         true
+    }
+
+    /// Puts no new streams on it: its Pod takes none. A hub may keep the connection to a Pod that is gone.
+    pub fn give_up(&self) {
+        self.0.inner.leaving.set(true);
     }
 
     /// Waits for its end and says why.
@@ -202,6 +209,11 @@ impl Outbound {
         let mut frame = BytesMut::with_capacity(HEAD + capacity);
         frame.extend_from_slice(&[0; HEAD]);
         frame
+    }
+
+    /// What follows the head in such a frame.
+    pub fn content(frame: &[u8]) -> &[u8] {
+        &frame[HEAD..]
     }
 
     /// Sends what follows the head in a [`Outbound::frame`], waiting while too much waits already.
@@ -265,7 +277,7 @@ impl Drop for Inbound {
 impl Inner {
     fn silent_for(&self) -> Duration {
         // A clock set back is no silence.
-        self.env.clock().duration_since(self.heard_at.get()).unwrap_or_default()
+        (self.clock)().duration_since(self.heard_at.get()).unwrap_or_default()
     }
 
     /// Asks the server for a word.
@@ -299,7 +311,7 @@ impl Inner {
                 Ok(None) => return "the hub closed the connection".to_owned(),
                 Err(error) => return format!("the connection to the hub broke: {error}"),
             }
-            self.heard_at.set(self.env.clock());
+            self.heard_at.set((self.clock)());
             self.heard.notify_waiters();
             loop {
                 match decoder.next() {
@@ -376,5 +388,129 @@ async fn watch_over(inner: Rc<Inner>) {
         if !inner.answers(ANSWER).await && !inner.stalled.get() {
             inner.end("the hub or the Pod does not answer any more".to_owned());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Buf as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+    use tokio::task::LocalSet;
+
+    /// A carrier over pipes, the server's end of them, and its clock.
+    fn carrier() -> (Carrier, DuplexStream, Rc<Cell<SystemTime>>) {
+        let (ours, theirs) = tokio::io::duplex(1 << 20);
+        let (reader, writer) = tokio::io::split(ours);
+        let time = Rc::new(Cell::new(SystemTime::UNIX_EPOCH));
+        let reading = time.clone();
+        let carrier = Carrier::new(
+            Reader::Plain(Box::new(reader), BytesMut::new()),
+            Writer::Plain(Box::new(writer)),
+            Backend { pod: "pod".into(), port: 9092 },
+            Rc::new(move || reading.get()),
+        );
+        (carrier, theirs, time)
+    }
+
+    async fn on<F: Future>(test: F) -> F::Output {
+        LocalSet::new().run_until(test).await
+    }
+
+    fn data(stream: u32, bytes: &[u8]) -> Vec<u8> {
+        [&spdy::data_head(stream, bytes.len()), bytes].concat()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_sleep_of_the_machine_the_server_must_speak_before_it_is_used() {
+        on(async {
+            let (carrier, mut server, time) = carrier();
+            assert!(carrier.is_fit().await, "just made");
+            time.set(time.get() + Duration::from_secs(3600));
+            let asked = async {
+                let mut ping = [0; 12];
+                server.read_exact(&mut ping).await.unwrap();
+                assert_eq!(ping, *spdy::ping(1));
+                server.write_all(&ping).await.unwrap();
+            };
+            assert!(tokio::join!(carrier.is_fit(), asked).0, "it spoke");
+            time.set(time.get() + Duration::from_secs(3600));
+            assert!(!carrier.is_fit().await, "it is gone");
+            assert!(carrier.ended().await.contains("silent"));
+            assert!(carrier.open().await.is_err());
+        })
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_silent_for_good_is_noticed_without_being_used() {
+        on(async {
+            let (carrier, _server, time) = carrier();
+            let (_outbound, mut inbound) = carrier.open().await.unwrap();
+            time.set(time.get() + Duration::from_secs(11));
+            assert!(carrier.ended().await.contains("does not answer"));
+            assert!(matches!(inbound.next().await, Event::Broken(why) if why.is_empty()));
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_nobody_reads_stops_its_carrier_and_sends_new_ones_elsewhere() {
+        on(async {
+            let (carrier, mut server, _time) = carrier();
+            let (outbound, inbound) = carrier.open().await.unwrap();
+            let piece = data(3, &vec![7; 1 << 20]);
+            for _ in 0..=(ROOM >> 20) {
+                server.write_all(&piece).await.unwrap();
+            }
+            while carrier.is_fit().await {
+                tokio::task::yield_now().await;
+            }
+            drop((outbound, inbound));
+            while !carrier.is_fit().await {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn what_stands_on_the_error_stream_breaks_its_stream_alone() {
+        on(async {
+            let (carrier, mut server, _time) = carrier();
+            let (_one, mut first) = carrier.open().await.unwrap();
+            let (_two, mut second) = carrier.open().await.unwrap();
+            server.write_all(&data(1, b"connection refused")).await.unwrap();
+            server.write_all(&data(7, b"hello")).await.unwrap();
+            server.write_all(&spdy::finish(7)).await.unwrap();
+            assert!(matches!(first.next().await, Event::Broken(why) if why == "connection refused"));
+            assert!(matches!(second.next().await, Event::Data(bytes) if bytes == "hello"));
+            assert!(matches!(second.next().await, Event::End));
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_is_dropped_is_reset_unless_both_ends_were_reached() {
+        on(async {
+            let (carrier, mut server, _time) = carrier();
+            let (first, _first) = carrier.open().await.unwrap();
+            let (second, mut events) = carrier.open().await.unwrap();
+            second.finish().await.unwrap();
+            server.write_all(&spdy::finish(7)).await.unwrap();
+            assert!(matches!(events.next().await, Event::End));
+            drop((first, second, events, carrier.clone()));
+            let mut sent = Vec::new();
+            let reset = spdy::reset(3);
+            while !sent.ends_with(&reset) {
+                let mut piece = [0; 1024];
+                let read = server.read(&mut piece).await.unwrap();
+                sent.extend_from_slice(&piece[..read]);
+            }
+            let resets = sent.windows(4).filter(|head| *head == [0x80, 3, 0, 3]).count();
+            assert_eq!(resets, 1);
+            assert_eq!((&reset[8..12]).get_u32(), 3);
+        })
+        .await;
     }
 }

@@ -1,8 +1,9 @@
 //! One local connection, joined to a stream of the carrier: bytes both ways, each half ended by itself.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -26,19 +27,56 @@ pub struct Traffic {
     pub received: Cell<u64>,
 }
 
-/// Copies until both halves have ended.
+/// What was sent on a connection before anything came back: a Pod that is no more can be replaced by
+/// another one, which is told the same.
+#[derive(Default)]
+pub struct Opening {
+    sent: RefCell<BytesMut>,
+    /// Whether something came back, or too much was sent to keep.
+    over: Cell<bool>,
+}
+
+impl Opening {
+    /// Whether it can be told to another Pod.
+    pub fn can_be_repeated(&self) -> bool {
+        !self.over.get()
+    }
+
+    fn keep(&self, bytes: &[u8]) {
+        let mut sent = self.sent.borrow_mut();
+        if self.over.get() || sent.len() + bytes.len() > PIECE {
+            self.end(&mut sent);
+        } else {
+            sent.extend_from_slice(bytes);
+        }
+    }
+
+    fn end(&self, sent: &mut BytesMut) {
+        self.over.set(true);
+        *sent = BytesMut::new();
+    }
+}
+
+/// Copies until both halves have ended, after repeating what an earlier try left.
 ///
 /// # Errors
 /// Why it broke, in words; empty when the local side just went away.
 pub async fn run(
-    mut local: TcpStream,
+    local: &mut TcpStream,
     outbound: Outbound,
     mut inbound: Inbound,
+    opening: &Opening,
     traffic: &Traffic,
 ) -> Result<(), String> {
     let gone = |_: std::io::Error| String::new();
+    let repeated = opening.sent.borrow().clone();
+    if !repeated.is_empty() {
+        let mut frame = Outbound::frame(repeated.len());
+        frame.extend_from_slice(&repeated);
+        outbound.send(frame).await.map_err(|error| error.to_string())?;
+    }
     let (reader, mut writer) = local.split();
-    let (moved, answered, half_ended) = (Cell::new(0), Cell::new(false), Notify::new());
+    let (moved, answered, half_ended) = (Cell::new(0), Cell::new(true), Notify::new());
     let upload = async {
         loop {
             reader.readable().await.map_err(gone)?;
@@ -49,6 +87,7 @@ pub async fn run(
                     add(&traffic.sent, read);
                     add(&moved, read);
                     answered.set(false);
+                    opening.keep(Outbound::content(&frame));
                     outbound.send(frame).await.map_err(|error| error.to_string())?;
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
@@ -62,6 +101,9 @@ pub async fn run(
         loop {
             match inbound.next().await {
                 Event::Data(bytes) => {
+                    if opening.can_be_repeated() {
+                        opening.end(&mut opening.sent.borrow_mut());
+                    }
                     writer.write_all(&bytes).await.map_err(gone)?;
                     add(&traffic.received, bytes.len());
                     add(&moved, bytes.len());
@@ -69,6 +111,9 @@ pub async fn run(
                     inbound.taken(bytes.len());
                 }
                 Event::End => break,
+                Event::Broken(why) if why.is_empty() => {
+                    return Err("its connection to the hub ended".to_owned());
+                }
                 Event::Broken(why) => return Err(why),
             }
         }

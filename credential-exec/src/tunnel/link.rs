@@ -11,7 +11,7 @@ use futures_util::{SinkExt, StreamExt};
 use http::{Method, StatusCode};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
@@ -33,7 +33,7 @@ pub enum Reader {
     /// Within a WebSocket.
     WebSocket(SplitStream<WebSocketStream<Io>>),
     /// By itself.
-    Plain(ReadHalf<Io>, BytesMut),
+    Plain(Box<dyn AsyncRead + Unpin>, BytesMut),
 }
 
 /// The half that writes.
@@ -41,7 +41,7 @@ pub enum Writer {
     /// Within a WebSocket.
     WebSocket(SplitSink<WebSocketStream<Io>, Message>),
     /// By itself.
-    Plain(WriteHalf<Io>),
+    Plain(Box<dyn AsyncWrite + Unpin>),
 }
 
 /// Opens a connection to a Pod.
@@ -79,7 +79,7 @@ pub async fn open(client: &Client, namespace: &str, pod: &str) -> Result<(Reader
     match client.upgrade(Method::POST, &path, "SPDY/3.1", &headers).await? {
         Upgrade::Switched(_, io) => {
             let (reader, writer) = tokio::io::split(io);
-            Ok((Reader::Plain(reader, BytesMut::new()), Writer::Plain(writer)))
+            Ok((Reader::Plain(Box::new(reader), BytesMut::new()), Writer::Plain(Box::new(writer))))
         }
         Upgrade::Refused(answer) => {
             decided(&answer, namespace)?;

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::backend;
 use super::carrier::Carrier;
 use super::control::{Ask, Failure, Reply, Status};
-use super::forward::{self, Traffic};
+use super::forward::{self, Opening, Traffic};
 use super::link;
 use super::log::Log;
 use super::place::{self, Place};
@@ -112,6 +112,8 @@ struct Server {
     leaving: Cell<Leaving>,
     changed: Notify,
     pod: RefCell<String>,
+    /// The Pod that failed last; the others are tried first.
+    shunned: RefCell<String>,
 }
 
 #[derive(Default)]
@@ -149,6 +151,7 @@ impl Server {
             leaving: Cell::new(Leaving::No),
             changed: Notify::new(),
             pod: RefCell::default(),
+            shunned: RefCell::default(),
         }
     }
 
@@ -206,28 +209,28 @@ impl Server {
         }
     }
 
-    async fn forward(self: Rc<Self>, local: TcpStream) {
+    async fn forward(self: Rc<Self>, mut local: TcpStream) {
         let _open = Open::new(&self);
         let _ = local.set_nodelay(true);
-        let opened = match self.carrier().await {
-            Ok(carrier) => match carrier.open().await {
-                Ok(stream) => Ok(stream),
-                // It ended between the two.
-                Err(_) => match self.carrier().await {
-                    Ok(carrier) => carrier.open().await,
-                    Err(failure) => Err(Error::from(failure).cause),
-                },
-            },
-            Err(failure) => Err(Error::from(failure).cause),
-        };
-        let ended = match opened {
-            Ok((outbound, inbound)) => forward::run(local, outbound, inbound, &self.traffic).await,
-            Err(why) => Err(why),
-        };
-        if let Err(why) = ended
-            && !why.is_empty()
-        {
-            self.note(&format!("a connection broke: {why}"));
+        let opening = Opening::default();
+        for _ in 0..TRIES {
+            let Ok(carrier) = self.carrier().await else { return };
+            let ended = match carrier.open().await {
+                Ok((outbound, inbound)) => {
+                    forward::run(&mut local, outbound, inbound, &opening, &self.traffic).await
+                }
+                Err(why) => Err(why),
+            };
+            let Err(why) = ended else { return };
+            if why.is_empty() {
+                return;
+            }
+            self.note(&format!("a connection to Pod {} broke: {why}", carrier.pod()));
+            if !opening.can_be_repeated() {
+                return;
+            }
+            carrier.give_up();
+            carrier.pod().clone_into(&mut self.shunned.borrow_mut());
         }
     }
 
@@ -301,10 +304,14 @@ impl Server {
         // Several tunnels spread over several Pods.
         let shift = std::process::id() as usize % backends.len();
         backends.rotate_left(shift);
+        backends.sort_by_key(|backend| backend.pod == *self.shunned.borrow());
         let mut gone = None;
         for backend in backends.into_iter().take(TRIES) {
             match link::open(&client, &self.tunnel.namespace, &backend.pod).await {
-                Ok((reader, writer)) => return Ok(Carrier::new(reader, writer, backend, &self.env)),
+                Ok((reader, writer)) => {
+                    let env = self.env.clone();
+                    return Ok(Carrier::new(reader, writer, backend, Rc::new(move || env.clock())));
+                }
                 Err(error) if matches!(error.kind, Kind::NotFound | Kind::Unreachable) => gone = Some(error),
                 Err(error) => return Err(may_log_in(error)),
             }

@@ -161,7 +161,15 @@ impl Sealed {
     /// The plugin of a context as another kubectl each time would run it, `$KUBERNETES_EXEC_INFO`
     /// included.
     pub fn plugin(&self, context: &str) -> Command {
-        self.plugin_with(context, &exec_info("v1", None))
+        let entry = self.entry("contexts", context);
+        let cluster = entry["context"]["cluster"].as_str().expect("a cluster");
+        let cluster = self.entry("clusters", cluster)["cluster"].clone();
+        let info = json!({
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "kind": "ExecCredential",
+            "spec": { "interactive": false, "cluster": cluster },
+        });
+        self.plugin_with(context, &info.to_string())
     }
 
     /// As [`Sealed::plugin`], with this `$KUBERNETES_EXEC_INFO`; none when empty.
