@@ -137,3 +137,114 @@ pub async fn run(
 fn add(counter: &Cell<u64>, bytes: usize) {
     counter.set(counter.get() + bytes as u64);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+    use std::time::SystemTime;
+
+    use tokio::io::{AsyncReadExt as _, DuplexStream};
+    use tokio::net::TcpListener;
+    use tokio::task::LocalSet;
+
+    use super::*;
+    use crate::tunnel::backend::Backend;
+    use crate::tunnel::carrier::Carrier;
+    use crate::tunnel::link::{Reader, Writer};
+    use crate::tunnel::spdy;
+
+    fn carrier(pod: &str) -> (Carrier, DuplexStream) {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (reader, writer) = tokio::io::split(ours);
+        let carrier = Carrier::new(
+            Reader::Plain(Box::new(reader), BytesMut::new()),
+            Writer::Plain(Box::new(writer)),
+            Backend { pod: pod.into(), port: 9092 },
+            Rc::new(|| SystemTime::UNIX_EPOCH),
+        );
+        (carrier, theirs)
+    }
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (there, here) = tokio::join!(TcpStream::connect(address), listener.accept());
+        (there.unwrap(), here.unwrap().0)
+    }
+
+    /// Reads until these bytes went over the pipe.
+    async fn until_sent(server: &mut DuplexStream, wanted: &[u8]) {
+        let mut sent = Vec::new();
+        while !sent.windows(wanted.len()).any(|bytes| bytes == wanted) {
+            let mut piece = [0; 4096];
+            let read = server.read(&mut piece).await.unwrap();
+            assert_ne!(read, 0);
+            sent.extend_from_slice(&piece[..read]);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_of_megabytes_comes_after_the_question_has_ended() {
+        const ANSWER: usize = 5 << 20;
+        let test = async {
+            let (carrier, mut server) = carrier("pod");
+            let (outbound, inbound) = carrier.open().await.unwrap();
+            let (mut program, mut local) = pair().await;
+            let (opening, traffic) = (Opening::default(), Traffic::default());
+            let forwarded = run(&mut local, outbound, inbound, &opening, &traffic);
+            let asked = async {
+                program.write_all(b"question").await.unwrap();
+                program.shutdown().await.unwrap();
+                let mut answer = Vec::new();
+                program.read_to_end(&mut answer).await.unwrap();
+                answer.len()
+            };
+            let answered = async {
+                until_sent(&mut server, &[b"question", &spdy::finish(3)[..]].concat()).await;
+                for _ in 0..5 {
+                    server.write_all(&spdy::data_head(3, ANSWER / 5)).await.unwrap();
+                    server.write_all(&vec![7; ANSWER / 5]).await.unwrap();
+                }
+                server.write_all(&spdy::finish(3)).await.unwrap();
+            };
+            let (forwarded, read, ()) = tokio::join!(forwarded, asked, answered);
+            assert_eq!((forwarded, read), (Ok(()), ANSWER));
+            assert_eq!((traffic.sent.get(), traffic.received.get()), (8, ANSWER as u64));
+            assert!(!opening.can_be_repeated());
+        };
+        LocalSet::new().run_until(test).await;
+    }
+
+    #[tokio::test]
+    async fn what_a_gone_pod_never_answered_is_told_to_the_next_one() {
+        let test = async {
+            let (mut program, mut local) = pair().await;
+            let (opening, traffic) = (Opening::default(), Traffic::default());
+            program.write_all(b"hello").await.unwrap();
+
+            let (gone, mut server) = carrier("gone");
+            let (outbound, inbound) = gone.open().await.unwrap();
+            let breaks = async {
+                until_sent(&mut server, b"hello").await;
+                server.write_all(&[&spdy::data_head(1, 4)[..], b"gone"].concat()).await.unwrap();
+            };
+            let (broke, ()) = tokio::join!(run(&mut local, outbound, inbound, &opening, &traffic), breaks);
+            assert_eq!(broke, Err("gone".to_owned()));
+            assert!(opening.can_be_repeated());
+
+            let (next, mut server) = carrier("next");
+            let (outbound, inbound) = next.open().await.unwrap();
+            let answers = async {
+                until_sent(&mut server, b"hello").await;
+                server.write_all(&[&spdy::data_head(3, 2)[..], b"hi"].concat()).await.unwrap();
+                let mut answer = [0; 2];
+                program.read_exact(&mut answer).await.unwrap();
+                server.write_all(&[&spdy::data_head(1, 4)[..], b"gone"].concat()).await.unwrap();
+            };
+            let (broke, ()) = tokio::join!(run(&mut local, outbound, inbound, &opening, &traffic), answers);
+            assert_eq!(broke, Err("gone".to_owned()));
+            assert!(!opening.can_be_repeated(), "what was answered must not be said twice");
+        };
+        LocalSet::new().run_until(test).await;
+    }
+}

@@ -2,4 +2,5 @@
 
 pub mod binaries;
 pub mod controlplane;
+pub mod proxy;
 pub mod sealed;

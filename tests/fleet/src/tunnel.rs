@@ -138,7 +138,7 @@ pub(crate) fn server_url(cluster: &str) -> String {
 }
 
 /// The user-server's certificate: good for the published names and no other.
-pub(crate) fn certificate() -> CertSpec {
+pub fn certificate() -> CertSpec {
     let names = vec![format!("{SERVICE}.{NAMESPACE}"), format!("{SERVICE}.{NAMESPACE}.svc")];
     CertSpec { names, ..CertSpec::default() }
 }

@@ -2,8 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -161,40 +160,10 @@ fn a_hub_over_plain_http_gets_no_token() {
     assert!(!text.contains(fleet.viewer_token()), "{text}");
 }
 
-/// A proxy that takes CONNECT, over plain TCP, and counts.
-fn proxy(to: std::net::SocketAddr) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let count = Arc::new(AtomicUsize::new(0));
-    let counter = count.clone();
-    std::thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            counter.fetch_add(1, Ordering::SeqCst);
-            std::thread::spawn(move || {
-                let mut client = client;
-                let mut head = Vec::new();
-                let mut byte = [0];
-                while !head.ends_with(b"\r\n\r\n") && client.read(&mut byte).unwrap_or(0) == 1 {
-                    head.push(byte[0]);
-                }
-                if !head.starts_with(b"CONNECT ") {
-                    return;
-                }
-                let mut server = TcpStream::connect(to).unwrap();
-                client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
-                let (mut from, mut back) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                std::thread::spawn(move || std::io::copy(&mut from, &mut back));
-                let _ = std::io::copy(&mut server, &mut client);
-            });
-        }
-    });
-    (address, count)
-}
-
 #[test]
 fn proxies_are_used_as_kubectl_uses_them() {
     let fleet = Fleet::builder().spokes(1).start();
-    let (address, count) = proxy(fleet.hub().address());
+    let (address, count) = e2e::proxy::start(fleet.hub().address());
     let used = || count.swap(0, Ordering::SeqCst) > 0;
 
     // In the kubeconfig: also for a loopback address.

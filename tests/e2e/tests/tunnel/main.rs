@@ -1,6 +1,10 @@
 //! The way to an address that exists only inside the hub.
 
 mod everyday;
+mod exposure;
+mod faults;
 mod hub_faults;
+mod laptop;
 mod parts;
+mod reach;
 mod running;
