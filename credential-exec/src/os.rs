@@ -289,8 +289,11 @@ impl LocalListener {
     /// # Errors
     /// Those of the system.
     pub fn bind(path: &Path) -> io::Result<Self> {
+        use std::os::unix::fs::PermissionsExt as _;
         let _ = std::fs::remove_file(path);
-        tokio::net::UnixListener::bind(path).map(Self)
+        let listener = tokio::net::UnixListener::bind(path)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        Ok(Self(listener))
     }
 
     /// The next connection of this user; anybody else's are closed.

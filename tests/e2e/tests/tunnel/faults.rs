@@ -87,6 +87,8 @@ fn a_stranger_that_comes_later_is_no_server_of_ours() {
     });
     laptop.plugin().fails(5);
     drop(stranger);
+    // A process that another test forks just now may hold the port for a moment.
+    until("it works again", || laptop.plugin().code == 0);
     laptop.namespaces();
 }
 
@@ -128,13 +130,13 @@ fn a_hub_that_fell_silent_is_noticed_and_connected_to_again() {
 }
 
 #[test]
-fn a_pod_that_goes_takes_its_connections_and_no_others() {
+fn a_pod_that_goes_is_followed_by_another() {
     for linger in [false, true] {
         let laptop = Laptop::new();
         let tunnel = laptop.fleet.tunnel();
         tunnel.linger(linger);
         laptop.namespaces();
-        let mut open = laptop.connect();
+        let _open = laptop.connect();
         until("it is open", || tunnel.streams() > 0);
         let gone = tunnel.pods().remove(0);
         tunnel.add_pod("another");
@@ -143,7 +145,6 @@ fn a_pod_that_goes_takes_its_connections_and_no_others() {
         assert_eq!(laptop.sealed.tunnel()["pod"], "another", "lingers: {linger}");
         let log = laptop.sealed.tunnel_log();
         assert!(log.contains(&gone) && log.contains("connected to Pod another"), "{log}");
-        let _ = open.read(&mut [0]);
     }
 }
 
@@ -395,6 +396,8 @@ fn a_missing_service_or_hub_is_named() {
     assert!(missing.stderr.contains("--set enableServiceProxy=true"), "{missing:?}");
     assert!(laptop.sealed.tunnels().is_empty(), "one that cannot work does not stay");
     laptop.fleet.hub().stop();
+    until("the hub is down", || TcpStream::connect(laptop.fleet.hub().address()).is_err());
+    thread::sleep(Duration::from_millis(1100));
     let down = laptop.plugin().fails(5);
     assert!(down.contains("hub context hub"), "{down}");
 }

@@ -14,6 +14,9 @@ use serde_json::Value;
 /// The context that the person uses.
 pub const CONTEXT: &str = "cluster1@hub";
 
+/// What a loaded machine may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 pub struct Laptop {
     pub fleet: Fleet,
     pub sealed: Sealed,
@@ -91,7 +94,9 @@ impl Laptop {
 
     /// A connection to the tunnel, on which nothing was said yet.
     pub fn connect(&self) -> TcpStream {
-        TcpStream::connect(("127.0.0.1", self.port())).expect("the tunnel listens")
+        let connection = TcpStream::connect(("127.0.0.1", self.port())).expect("the tunnel listens");
+        connection.set_read_timeout(Some(PATIENCE)).expect("a time that is not zero");
+        connection
     }
 
     /// How many connections the tunnel says are open.
@@ -111,8 +116,10 @@ impl Laptop {
     /// Makes the hub's login a script of the home.
     pub fn log_in_by(&self, script: &str) {
         let script = self.sealed.write("login.sh", script);
-        let mut config = self.fleet.kubeconfig();
-        config["users"][0]["user"] = serde_json::json!({"exec": {
+        let mut config = self.sealed.config();
+        let users = config["users"].as_array_mut().expect("users");
+        let hub = users.iter_mut().find(|user| user["name"] == "hub").expect("the hub's user");
+        hub["user"] = serde_json::json!({"exec": {
             "apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/sh",
             "args": [script], "interactiveMode": "IfAvailable"}});
         self.sealed.write(".kube/config", &config.to_string());
@@ -151,12 +158,12 @@ impl Laptop {
     }
 }
 
-/// Waits for it, for as long as a loaded machine may take.
+/// Waits for it.
 #[track_caller]
 pub fn until(what: &str, done: impl Fn() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < Duration::from_secs(60), "never: {what}");
+        assert!(start.elapsed() < PATIENCE, "never: {what}");
         thread::sleep(Duration::from_millis(20));
     }
 }

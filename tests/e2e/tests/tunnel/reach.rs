@@ -133,7 +133,7 @@ fn tunnels_are_listed_and_stopped() {
         config[list].as_array_mut().unwrap().push(entry);
     }
     laptop.sealed.write(".kube/config", &config.to_string());
-    laptop.sealed.inventory(&["use", "cluster1", "--hub", "other"]).ok();
+    laptop.sealed.inventory(&["use", "cluster1", "--context", "other"]).ok();
     laptop.sealed.token("cluster1@other");
     laptop.sealed.token(CONTEXT);
     assert_eq!(laptop.sealed.tunnels().len(), 2);
