@@ -129,7 +129,8 @@ impl UseCluster<'_> {
         {
             notes.push(format!("warning: {}; {}", warning.cause, warning.remedy));
         }
-        let (cluster, tunnel) = self.reach(cluster, &source, &namespace, agreed.is_some()).await?;
+        let (cluster, tunnel) =
+            self.reach(cluster, &source, &namespace, agreed.is_some(), &mut notes).await?;
         if let Some(tunnel) = &tunnel {
             notes.push(format!(
                 "note: {name} is reached through a tunnel over the hub to {} (port {} here)",
@@ -147,6 +148,7 @@ impl UseCluster<'_> {
         source: &Source,
         user_server_namespace: &str,
         agreed: bool,
+        notes: &mut Vec<String>,
     ) -> Result<(ClusterEntry, Option<Tunnel>)> {
         let wanted = self.options.reach;
         if wanted != Reach::Tunnel
@@ -163,8 +165,18 @@ impl UseCluster<'_> {
         let offer = self.offer(&published, source)?;
         // Only to a Service that is OCM's, or that the person trusts: not to whatever a profile names.
         let trusted = agreed || trust::judge(&offer, &known) == Verdict::Trusted;
-        let Some(service) = reach::service(&published).filter(|_| trusted) else {
+        let service = reach::service(&published);
+        let Some(service) = service.clone().filter(|_| trusted) else {
             if wanted == Reach::Auto {
+                if let Some(service) = service
+                    && !self.answers_here(&published).await
+                {
+                    let host = format!("{}.{}", service.service, service.namespace);
+                    notes.push(format!(
+                        "note: {host} looks like a Service on the hub and does not answer here; \
+                         for a tunnel to it, add {host} to trustedHosts in the config file"
+                    ));
+                }
                 return Ok((published, None));
             }
             return Err(Error::new(

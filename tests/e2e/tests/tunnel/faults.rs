@@ -378,11 +378,12 @@ fn a_hub_without_websockets_is_told_from_one_that_refuses() {
     stripped.end();
 
     laptop.fleet.hub().forbid(fleet::Request::is_portforward);
-    thread::sleep(Duration::from_millis(1100));
+    laptop.wait_out_a_failure();
     let forbidden = laptop.plugin().fails(4);
     assert!(forbidden.contains("get and create on pods/portforward"), "{forbidden}");
     assert!(forbidden.contains("open-cluster-management-addon"), "{forbidden}");
     laptop.fleet.hub().allow_all();
+    laptop.wait_out_a_failure();
     laptop.namespaces();
 }
 
@@ -397,7 +398,7 @@ fn a_missing_service_or_hub_is_named() {
     assert!(laptop.sealed.tunnels().is_empty(), "one that cannot work does not stay");
     laptop.fleet.hub().stop();
     until("the hub is down", || TcpStream::connect(laptop.fleet.hub().address()).is_err());
-    thread::sleep(Duration::from_millis(1100));
+    laptop.wait_out_a_failure();
     let down = laptop.plugin().fails(5);
     assert!(down.contains("hub context hub"), "{down}");
 }

@@ -63,6 +63,11 @@ impl Laptop {
         run(&mut self.sealed.plugin(CONTEXT))
     }
 
+    /// Waits until a failure is not remembered any more.
+    pub fn wait_out_a_failure(&self) {
+        thread::sleep(Duration::from_millis(2100));
+    }
+
     /// What a kubectl does: asks the plugin, then the spoke through the port that the context names.
     #[track_caller]
     pub fn namespaces(&self) -> String {
@@ -118,7 +123,8 @@ impl Laptop {
         let script = self.sealed.write("login.sh", script);
         let mut config = self.sealed.config();
         let users = config["users"].as_array_mut().expect("users");
-        let hub = users.iter_mut().find(|user| user["name"] == "hub").expect("the hub's user");
+        let name = &self.fleet.kubeconfig()["users"][0]["name"];
+        let hub = users.iter_mut().find(|user| user["name"] == *name).expect("the hub's user");
         hub["user"] = serde_json::json!({"exec": {
             "apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/sh",
             "args": [script], "interactiveMode": "IfAvailable"}});

@@ -57,12 +57,23 @@ fn no_tunnel_leads_to_a_service_that_only_a_profile_names() {
             provider["cluster"]["server"] = "https://tokens-please.tenant:443/cluster1".into();
         }
     });
-    for reach in ["auto", "tunnel"] {
-        let ran = laptop.sealed.inventory(&["use", "cluster1", "--reach", reach]);
-        assert!(ran.code != 0 && ran.stdout.is_empty(), "{ran:?}");
-        assert!(ran.stderr.contains("tokens-please.tenant"), "{ran:?}");
-    }
-    assert!(laptop.sealed.config()["users"].as_array().unwrap().len() == 1, "nothing was written");
+    let error = laptop.sealed.inventory(&["use", "cluster1", "--reach", "tunnel"]).fails(4);
+    assert!(error.contains("tokens-please.tenant") && error.contains("trustedHosts"), "{error}");
+    assert_eq!(laptop.sealed.config()["users"].as_array().unwrap().len(), 1, "nothing was written");
+
+    // The token that OCM bound to this profile may go there, by the way that others go to it.
+    let direct = laptop.sealed.inventory(&["use", "cluster1"]);
+    assert_eq!(direct.code, 0, "{direct:?}");
+    assert!(!has_tunnel(&laptop.sealed));
+    assert_eq!(laptop.server(), "https://tokens-please.tenant:443/cluster1");
+    assert!(
+        direct.stderr.contains("note: tokens-please.tenant") && direct.stderr.contains("trustedHosts"),
+        "{direct:?}"
+    );
+
+    laptop.sealed.write("config.yaml", "trustedHosts: [tokens-please.tenant]");
+    laptop.use_cluster();
+    assert!(has_tunnel(&laptop.sealed), "the person trusts it");
 }
 
 #[test]
