@@ -21,6 +21,9 @@ use crate::token::Credential;
 
 const VERSION: u32 = 1;
 const FAILURE_LIFE_MS: i64 = 2_000;
+
+/// The extension of a file that remembers a failure.
+const FAILED: &str = "failed";
 const RENEWAL_PAUSE: Duration = Duration::from_secs(600);
 
 /// The directory that holds the slots.
@@ -151,6 +154,16 @@ impl Cache {
         }
         Ok(removed)
     }
+
+    /// Forgets what failed within the last seconds: somebody has just repaired something.
+    pub fn forget_failures(&self) {
+        let Some(dir) = self.dir().filter(|dir| os::check_private_dir(dir).is_ok()) else { return };
+        for file in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            if file.path().extension().is_some_and(|extension| extension == FAILED) {
+                let _ = std::fs::remove_file(file.path());
+            }
+        }
+    }
 }
 
 /// FNV-1a, 64 bits: quick, and no protection against somebody who looks for a collision.
@@ -238,7 +251,7 @@ impl Slot {
     pub fn failure(&self, now_ms: i64) -> Option<Error> {
         os::check_private_dir(&self.dir).ok()?;
         let mut room = [0; 4096];
-        let text = os::read_private(&self.path("failed"), 1 << 16, &mut room).ok()?;
+        let text = os::read_private(&self.path(FAILED), 1 << 16, &mut room).ok()?;
         let failure: Failure = serde_json::from_slice(&text).ok()?;
         let recent = (0..FAILURE_LIFE_MS).contains(&(now_ms - failure.at_ms));
         recent.then(|| Error {
@@ -257,7 +270,7 @@ impl Slot {
             remedy: error.remedy.clone(),
         };
         if let Ok(text) = serde_json::to_vec(&failure) {
-            let _ = self.replace("failed", &text);
+            let _ = self.replace(FAILED, &text);
         }
     }
 
@@ -372,6 +385,8 @@ mod tests {
         assert_eq!(slot.failure(11_999), Some(error));
         assert_eq!(slot.failure(12_000), None);
         assert_eq!(slot.failure(9_999), None);
+        Cache::of(&Env::of([("KUBECTL_INVENTORY_CACHE_DIR", dir.path())])).forget_failures();
+        assert_eq!(slot.failure(11_999), None);
     }
 
     #[test]

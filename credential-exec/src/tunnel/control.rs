@@ -20,6 +20,8 @@ pub enum Ask {
         /// Hash of the certificate authority that the connections will be checked against.
         trust: u64,
     },
+    /// To try again what failed for want of a login: a person has just logged in to the hub.
+    LoggedIn,
     /// To note that the server behind it was met and is the one that this trust stands for.
     Met {
         /// As above.

@@ -42,6 +42,11 @@ impl Opening {
         !self.over.get()
     }
 
+    /// Whether something was said, and nothing came back.
+    fn is_unanswered(&self) -> bool {
+        !self.over.get() && !self.sent.borrow().is_empty()
+    }
+
     fn keep(&self, bytes: &[u8]) {
         let mut sent = self.sent.borrow_mut();
         if self.over.get() || sent.len() + bytes.len() > PIECE {
@@ -77,6 +82,7 @@ pub async fn run(
     }
     let (reader, mut writer) = local.split();
     let (moved, answered, half_ended) = (Cell::new(0), Cell::new(true), Notify::new());
+    let asks_no_more = Cell::new(false);
     let upload = async {
         loop {
             reader.readable().await.map_err(gone)?;
@@ -94,6 +100,7 @@ pub async fn run(
                 Err(error) => return Err(gone(error)),
             }
         }
+        asks_no_more.set(true);
         half_ended.notify_one();
         outbound.finish().await.map_err(|error| error.to_string())
     };
@@ -109,6 +116,9 @@ pub async fn run(
                     add(&moved, bytes.len());
                     answered.set(true);
                     inbound.taken(bytes.len());
+                }
+                Event::End if opening.is_unanswered() && !asks_no_more.get() => {
+                    return Err("it was closed without an answer".to_owned());
                 }
                 Event::End => break,
                 Event::Broken(why) if why.is_empty() => {

@@ -181,6 +181,7 @@ impl Way<'_> {
                 Some(failure) if failure.login && may_log_in => {
                     may_log_in = false;
                     (self.login)()?;
+                    let _ = control::ask(&place.socket(), &Ask::LoggedIn, GRACE);
                 }
                 Some(failure) => return Err(failure.into()),
             }

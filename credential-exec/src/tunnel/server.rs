@@ -408,6 +408,10 @@ impl Server {
                 };
                 Reply { met: self.met.borrow().contains(&trust), ..reply(failure) }
             }
+            Ask::LoggedIn => {
+                self.carrier.lock().await.failed = None;
+                reply(None)
+            }
             Ask::Met { trust } => {
                 self.met.borrow_mut().insert(trust);
                 reply(None)

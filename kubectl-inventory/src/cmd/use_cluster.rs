@@ -4,6 +4,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use credential_exec::cache::Cache;
 use credential_exec::env::Env;
 use credential_exec::error::{Error, Kind, Result, printable};
 use credential_exec::hub::client::Options;
@@ -76,7 +77,9 @@ impl UseCluster<'_> {
         if let Some(agreed) = &plan.agreed {
             trust_store::remember(self.env, agreed)?;
         }
-        self.write(&plan, &command, out)
+        self.write(&plan, &command, out)?;
+        Cache::of(self.env).forget_failures();
+        Ok(())
     }
 
     /// Of profiles of the same name in several namespaces, the only one that can be used.

@@ -329,15 +329,14 @@ echo '{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","
     // The session ends while the tunnel lives, and so does its connection to the hub.
     std::fs::remove_file(&session).unwrap();
     laptop.fleet.hub().hang_up();
-    until("it tried", || {
-        laptop.sealed.tunnel_log().contains("login.sh") || laptop.sealed.tunnel_log().contains("hub login")
-    });
+    until("it tried", || laptop.sealed.tunnel_log().contains("the hub's login command"));
     assert!(!laptop.sealed.path("asked").exists(), "nobody was asked in the background");
     let error = laptop.plugin();
     assert!(error.code != 0 && error.stdout.is_empty(), "{error:?}");
     assert!(error.stderr.contains("log in"), "{error:?}");
     assert!(!laptop.sealed.path("asked").exists(), "nor where there is no terminal");
 
+    laptop.wait_out_a_failure();
     let shown = laptop.plugin_in_a_terminal();
     assert!(shown.contains(&cached), "{shown}");
     assert!(laptop.sealed.path("asked").exists());
