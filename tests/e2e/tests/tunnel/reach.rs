@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use e2e::sealed::{Sealed, run};
 use fleet::{Fleet, tunnel};
 
-use crate::laptop::{CONTEXT, Laptop};
+use crate::laptop::{CONTEXT, Laptop, lives, until};
 
 fn published() -> String {
     format!("https://{}.{}:{}", tunnel::SERVICE, tunnel::NAMESPACE, tunnel::PORT)
@@ -105,7 +105,9 @@ fn a_kubeconfig_that_was_copied_works_where_its_port_is_free() {
             .replace(&laptop.sealed.home().display().to_string(), &elsewhere.home().display().to_string()),
     );
     elsewhere.token(CONTEXT);
+    let pid = elsewhere.tunnel_pid();
     elsewhere.inventory(&["tunnel", "stop"]).ok();
+    until("the tunnel is gone", || !lives(pid));
     let _stranger = TcpListener::bind(("127.0.0.1", laptop.port())).unwrap();
     let error = run(&mut elsewhere.plugin(CONTEXT)).fails(5);
     assert!(error.contains(&laptop.port().to_string()), "{error}");
