@@ -24,17 +24,51 @@ const PAGE: usize = 500;
 /// As much as the published CA of a hub whose certificate has a signer.
 const CA_BYTES: usize = 3 * 1024;
 
-/// A folder that holds all files of the run.
+/// A folder that holds all files of the run, our binaries too.
 pub struct Home(TempDir);
 
 impl Home {
+    /// With a kubeconfig for the hub.
+    pub fn new(binaries: &Path, kubeconfig: &str) -> Outcome<Self> {
+        let dir = tempfile::Builder::new().prefix("inventory-bench-").tempdir().map_err(|e| e.to_string())?;
+        let home = Self(dir);
+        for name in ["kubectl-inventory", "credential-exec"] {
+            home.install(binaries, name)?;
+        }
+        home.write("hub.yaml", kubeconfig)?;
+        Ok(home)
+    }
+
+    /// A copy, as an installation makes one. What a linker has just written lies in the system's page
+    /// cache in small pieces and starts a third slower.
+    fn install(&self, binaries: &Path, name: &str) -> Outcome<()> {
+        fs::copy(binaries.join(name), self.path(name)).map(drop).map_err(|error| format!("{name}: {error}"))
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> Outcome<()> {
+        fs::write(self.path(name), text).map_err(|error| format!("{name}: {error}"))
     }
 
     /// A program in this home: it knows the hub and nothing else of the machine.
     pub fn run(&self, program: impl Into<PathBuf>) -> Run {
         self.env().into_iter().fold(Run::new(program), |run, (name, value)| run.env(name, value))
+    }
+
+    /// One of our binaries.
+    pub fn ours(&self, name: &str) -> Run {
+        self.run(self.path(name))
+    }
+
+    /// What `use` writes into a new file for a cluster.
+    pub fn use_cluster(&self, cluster: &str, flags: &[&str], file: &str) -> Outcome<Value> {
+        let run = self.ours("kubectl-inventory").args(["use", cluster, "--exec-command"]);
+        let file = self.path(file);
+        run.arg(self.path("credential-exec")).args(flags).arg("-o").arg(&file).output()?;
+        Ok(yaml(&fs::read_to_string(&file).map_err(|error| error.to_string())?))
     }
 
     /// The same as lines for a shell.
@@ -69,43 +103,12 @@ impl Laid {
     pub fn out(binaries: &Path) -> Outcome<Self> {
         let (hub, spoke) = ControlPlane::start_two("hub", "spoke")?.ok_or("nothing to measure against")?;
         let token = Joined::join(&hub, &spoke, CLUSTER, ACCOUNT)?.token()?;
-        let home =
-            tempfile::Builder::new().prefix("inventory-bench-").tempdir().map_err(|e| e.to_string())?;
-        let mut laid = Self { home: Home(home), hub, spoke, plugin: Vec::new(), token };
-        laid.write("hub.yaml", &laid.hub.kubeconfig(&laid.hub.token("viewer")))?;
-        laid.write("hub.ca", laid.hub.ca_pem())?;
-        for name in ["kubectl-inventory", "credential-exec"] {
-            laid.install(binaries, name)?;
-        }
-        let spoke = laid.home.path("spoke.yaml");
-        laid.home
-            .run(laid.installed("kubectl-inventory"))
-            .args(["use", CLUSTER, "--exec-command"])
-            .arg(laid.installed("credential-exec"))
-            .arg("-o")
-            .arg(&spoke)
-            .output()?;
-        let written = yaml(&fs::read_to_string(&spoke).map_err(|error| error.to_string())?);
+        let home = Home::new(binaries, &hub.kubeconfig(&hub.token("viewer")))?;
+        home.write("hub.ca", hub.ca_pem())?;
+        let written = home.use_cluster(CLUSTER, &[], "spoke.yaml")?;
         let user = written["users"][0]["name"].as_str().ok_or("use wrote no user")?;
-        laid.plugin = plugin_line(&entry(&written, "users", user));
-        Ok(laid)
-    }
-
-    /// A copy, as an installation makes one. What a linker has just written lies in the system's page
-    /// cache in small pieces and starts a third slower.
-    fn install(&self, binaries: &Path, name: &str) -> Outcome<()> {
-        fs::copy(binaries.join(name), self.installed(name))
-            .map(drop)
-            .map_err(|error| format!("{name}: {error}"))
-    }
-
-    /// One of our binaries.
-    pub fn installed(&self, name: &str) -> PathBuf {
-        self.home.path(name)
-    }
-
-    fn write(&self, name: &str, text: &str) -> Outcome<()> {
-        fs::write(self.home.path(name), text).map_err(|error| format!("{name}: {error}"))
+        let plugin = plugin_line(&entry(&written, "users", user));
+        Ok(Self { home, hub, spoke, plugin, token })
     }
 
     /// The plugin as kubectl runs it.
@@ -140,7 +143,7 @@ impl Laid {
     /// curl of the Secret that a cold run reads.
     pub fn curl_secret(&self) -> Outcome<Run> {
         let secret = format!("/api/v1/namespaces/{INVENTORY}/secrets/{CLUSTER}-{ACCOUNT}");
-        self.write("secret.curl", &self.curl_config([secret]))?;
+        self.home.write("secret.curl", &self.curl_config([secret]))?;
         Ok(self.home.run("curl").arg("--config").arg(self.home.path("secret.curl")))
     }
 

@@ -2,8 +2,10 @@
 //! One line for each goal with the measured ratio, both medians, and `ok` or `MISSED`; exit code 1
 //! when one is missed. `tests/bench/run` builds what it needs and starts it.
 
+mod far;
 mod hub;
 mod timing;
+mod tunnel;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -14,7 +16,7 @@ use e2e::controlplane::go_program;
 use hub::Laid;
 use timing::{Pair, Run, pairs, peak};
 
-const USAGE: &str = "usage: bench --binaries FOLDER --kubectl FILE [--profiles N] [--only warm,yardstick,cold,get] [--hold]\n";
+const USAGE: &str = "usage: bench --binaries FOLDER --kubectl FILE [--profiles N] [--only warm,yardstick,cold,get,tunnel] [--hold]\n";
 
 type Outcome<T> = Result<T, String>;
 
@@ -91,8 +93,15 @@ impl Options {
 
 /// Whether every goal was met.
 fn bench(options: &Options) -> Outcome<bool> {
-    let laid = Laid::out(&options.binaries)?;
     let mut report = Report::default();
+    if options.wants("tunnel") {
+        tunnel::measure(options, &mut report)?;
+    }
+    let others = ["cold", "yardstick", "warm", "get"];
+    if !options.hold && !others.iter().any(|part| options.wants(part)) {
+        return Ok(!report.missed);
+    }
+    let laid = Laid::out(&options.binaries)?;
     if options.wants("cold") {
         report.at_most(0.4, "cold credential / curl of the same Secret", &cold(&laid)?)?;
     }
@@ -106,7 +115,7 @@ fn bench(options: &Options) -> Outcome<bool> {
         laid.fill(options.profiles)?;
     }
     if options.wants("get") {
-        let get = laid.home.run(laid.installed("kubectl-inventory")).args(["get", "-A"]);
+        let get = laid.home.ours("kubectl-inventory").args(["get", "-A"]);
         let kubectl = laid.home.run(&options.kubectl).args(["get", "clusterprofiles", "-A"]);
         for (run, who) in [(&get, "get"), (&kubectl, "kubectl")] {
             let lines = run.output()?.lines().count();
@@ -186,7 +195,7 @@ impl Report {
         self.line(
             what,
             &format!("{:.3}x", pair.ratio()),
-            &format!("<= {goal}x"),
+            &format!("<= {goal:.3}x"),
             &pair.medians(),
             pair.ratio() <= goal,
         )
@@ -204,14 +213,13 @@ impl Report {
     }
 
     fn memory(&mut self, goal: f64, what: &str, ours: &Run, theirs: &Run) -> Outcome<()> {
-        let (a, b) = (peak(ours)?, peak(theirs)?);
-        self.line(
-            what,
-            &format!("{a:.1} MiB"),
-            &format!("<= {goal} MiB"),
-            &format!("kubectl {b:.1} MiB"),
-            a <= goal,
-        )
+        let detail = format!("kubectl {:.1} MiB", peak(theirs)?);
+        self.size(goal, what, peak(ours)?, &detail)
+    }
+
+    /// In MiB.
+    fn size(&mut self, goal: f64, what: &str, size: f64, detail: &str) -> Outcome<()> {
+        self.line(what, &format!("{size:.1} MiB"), &format!("<= {goal} MiB"), detail, size <= goal)
     }
 
     fn line(&mut self, what: &str, measured: &str, goal: &str, detail: &str, met: bool) -> Outcome<()> {

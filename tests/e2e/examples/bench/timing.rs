@@ -47,7 +47,12 @@ impl Run {
 
     /// Runs it once, untimed.
     pub fn output(&self) -> Outcome<String> {
-        stdout_of(&mut self.under(None), &self.program)
+        stdout_of(&mut self.command(), &self.program)
+    }
+
+    /// The command itself.
+    pub fn command(&self) -> Command {
+        self.under(None)
     }
 
     /// The command, or another one that is given it as arguments.
@@ -106,6 +111,23 @@ pub struct Pair {
 }
 
 impl Pair {
+    /// Takes both times by turns, now one first, now the other, after one of each that does not count.
+    pub fn of(n: usize, ours: &dyn Fn() -> Outcome<f64>, theirs: &dyn Fn() -> Outcome<f64>) -> Outcome<Self> {
+        ours()?;
+        theirs()?;
+        let mut pair = Self { ours: Vec::new(), theirs: Vec::new() };
+        for round in 0..n {
+            if round % 2 == 0 {
+                pair.ours.push(ours()?);
+                pair.theirs.push(theirs()?);
+            } else {
+                pair.theirs.push(theirs()?);
+                pair.ours.push(ours()?);
+            }
+        }
+        Ok(pair)
+    }
+
     pub fn ratio(&self) -> f64 {
         median(&self.ours) / median(&self.theirs)
     }
@@ -122,7 +144,7 @@ impl Pair {
     }
 }
 
-/// Times both by turns, now one first, now the other. Before each run something may be prepared.
+/// Times both by turns. Before each run something may be prepared.
 pub fn pairs(
     n: usize,
     ours: &Run,
@@ -132,19 +154,7 @@ pub fn pairs(
 ) -> Outcome<Pair> {
     let time_ours = || before_ours().and_then(|()| ours.time());
     let time_theirs = || before_theirs().and_then(|()| theirs.time());
-    time_ours()?;
-    time_theirs()?;
-    let mut pair = Pair { ours: Vec::new(), theirs: Vec::new() };
-    for round in 0..n {
-        if round % 2 == 0 {
-            pair.ours.push(time_ours()?);
-            pair.theirs.push(time_theirs()?);
-        } else {
-            pair.theirs.push(time_theirs()?);
-            pair.ours.push(time_ours()?);
-        }
-    }
-    Ok(pair)
+    Pair::of(n, &time_ours, &time_theirs)
 }
 
 /// The most memory that it had at once, in MiB; the greatest of three runs.

@@ -73,6 +73,16 @@ impl<'a> ClusterProxy<'a> {
         self.identity.ca_pem()
     }
 
+    /// What its servers show.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The loopback ports that stand for the Pods' port, oldest Pod first.
+    pub fn ports(&self) -> Vec<u16> {
+        self.pods.iter().map(|(_, server)| server.port()).collect()
+    }
+
     /// Lets a cluster's profile name this as the way in, with the CA of now.
     pub fn publish(&self, cluster: &str) -> Result<(), String> {
         put_profile(self.hub, INVENTORY, &profile(cluster, &Self::address(cluster), self.ca_pem()))
