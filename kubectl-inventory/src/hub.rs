@@ -10,8 +10,10 @@ use credential_exec::key;
 use credential_exec::os;
 use credential_exec::request::{CredentialRequest, Impersonate};
 
+use crate::access::stale::Held;
 use crate::cli::Global;
 use crate::config::Config;
+use crate::kubeconfig_file::EXTENSION;
 
 /// The hub, and what was learnt on the way to it.
 pub struct Chosen {
@@ -21,6 +23,28 @@ pub struct Chosen {
     pub impersonate: Impersonate,
     /// The context that kubectl uses now.
     pub current_context: Option<String>,
+    kubeconfig: Kubeconfig,
+}
+
+impl Chosen {
+    /// Our contexts for this hub, with the CA that each trusts.
+    pub fn held(&self) -> Held {
+        let mut held = Held::default();
+        let Ok(fingerprint) = fingerprint(&self.hub) else { return held };
+        for name in self.kubeconfig.contexts() {
+            let extensions = self.kubeconfig.context(name).map(|context| &context.extensions);
+            let mark = extensions.into_iter().flatten().find(|extension| extension.name == EXTENSION);
+            let Some(mark) = mark.filter(|mark| mark.extension["hub"] == fingerprint) else { continue };
+            let cluster = self.kubeconfig.select(Some(name)).map(|hub| hub.cluster);
+            if let (Some(profile), Ok(Some(ca))) = (
+                mark.extension["profile"].as_str(),
+                cluster.map(|cluster| cluster.certificate_authority_data),
+            ) {
+                held.add(profile.to_owned(), name.to_owned(), ca);
+            }
+        }
+        held
+    }
 }
 
 /// The hub that the flags, the surroundings and the config file mean: `--context`,
@@ -54,7 +78,8 @@ pub fn choose(global: &Global, config: &Config, env: &Env) -> Result<Chosen> {
         uid: global.as_uid.clone().or(impersonate.uid),
     };
     find_hub::impersonate(&mut hub, &impersonate);
-    Ok(Chosen { hub, impersonate, current_context: kubeconfig.current_context })
+    let current_context = kubeconfig.current_context.clone();
+    Ok(Chosen { hub, impersonate, current_context, kubeconfig })
 }
 
 /// The request that a context of ours was made for; `None` for anybody else's.

@@ -60,10 +60,11 @@ fn dispatch(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut dy
         Verb::Version => cmd::version::run(env, out),
         Verb::Get(options) => {
             let config = Config::load(env)?;
-            let hub = hub::choose(global, &config, env)?.hub;
+            let chosen = hub::choose(global, &config, env)?;
+            let hub = &chosen.hub;
             hub::runtime()?
                 .block_on(async {
-                    let client = hub::connect(&hub, global, env).await?;
+                    let client = hub::connect(hub, global, env).await?;
                     let get = cmd::get::GetOptions {
                         names: options.names.clone(),
                         all_namespaces: options.all_namespaces,
@@ -74,6 +75,7 @@ fn dispatch(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut dy
                         output: options.output.unwrap_or_default(),
                         no_headers: options.no_headers,
                         color,
+                        held: chosen.held(),
                     };
                     cmd::get::run(&get, &hub.context, &client, env, out, err).await
                 })

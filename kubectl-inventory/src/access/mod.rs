@@ -3,6 +3,7 @@
 pub mod endpoint;
 pub mod kubeconfig;
 pub mod reach;
+pub mod stale;
 pub mod trust;
 
 use credential_exec::error::{Error, Kind, Result};

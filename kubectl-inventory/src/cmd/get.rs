@@ -8,6 +8,7 @@ use credential_exec::hub::Client;
 use serde_json::value::RawValue;
 
 use super::list::{Item, Query, Scope, find, list, look_up};
+use crate::access::stale::{Held, Published};
 use crate::inventory::Cluster;
 use crate::inventory::cluster_profile::{GROUP, Summary};
 use crate::output::Format;
@@ -36,6 +37,8 @@ pub struct GetOptions {
     pub no_headers: bool,
     /// Whether to colour the table.
     pub color: bool,
+    /// Our contexts of this hub.
+    pub held: Held,
 }
 
 /// Prints the clusters asked for.
@@ -72,6 +75,16 @@ fn scope(options: &GetOptions) -> Scope {
     )
 }
 
+/// The first few names, and how many more there are.
+fn some_of(names: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let shown = printable(&names[..names.len().min(SHOWN)].join(", "));
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 struct Question<'a> {
     options: &'a GetOptions,
     hub: &'a str,
@@ -102,9 +115,10 @@ impl Question<'_> {
     async fn table(&self, env: &Env, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
         let now = jiff::Timestamp::try_from(env.now).unwrap_or_default();
         let mut table = Table::new(self.options.output == Format::Wide, now);
-        let mut deprecated = Vec::new();
+        let (mut deprecated, mut stale) = (Vec::new(), Vec::new());
         let outcome = self
-            .ask(|profile: Summary| {
+            .ask(|profile: Published| {
+                stale.extend(self.options.held.stale(&profile).map(str::to_owned));
                 let cluster = Cluster::from(&profile);
                 if cluster.deprecated_providers {
                     deprecated.push(cluster.name.clone());
@@ -120,13 +134,15 @@ impl Question<'_> {
         };
         table.print(look, out).map_err(not_written)?;
         if !deprecated.is_empty() {
-            let who = printable(&deprecated[..deprecated.len().min(3)].join(", "));
-            let more = if deprecated.len() > 3 {
-                format!(" and {} more", deprecated.len() - 3)
-            } else {
-                String::new()
-            };
-            let _ = writeln!(err, "note: the deprecated field credentialProviders is used by {who}{more}");
+            let who = some_of(&deprecated);
+            let _ = writeln!(err, "note: the deprecated field credentialProviders is used by {who}");
+        }
+        if !stale.is_empty() {
+            let which = some_of(&stale);
+            let _ = writeln!(
+                err,
+                "note: certificate changed since context {which} was written; run kubectl inventory use for that cluster again"
+            );
         }
         let only = outcome?;
         if let Some(only) = &only {

@@ -4,7 +4,7 @@ use super::yaml::Node;
 use serde_json::Value;
 
 /// The name of our extension in a kubeconfig.
-pub(super) const EXTENSION: &str = "kubectl-inventory";
+pub const EXTENSION: &str = "kubectl-inventory";
 
 /// A context with its cluster and user, as it is to stand in the file.
 #[derive(Clone, PartialEq)]

@@ -10,7 +10,7 @@ mod write;
 mod yaml;
 
 pub use document::{Document, Ours, Removed};
-pub use entry::{Change, Entry, Mark, Update};
+pub use entry::{Change, EXTENSION, Entry, Mark, Update};
 pub use write::{edit, read};
 
 use credential_exec::env::Env;

@@ -277,14 +277,54 @@ fn a_changed_server_or_ca_is_shown() {
     sealed.inventory(&["use", "cluster1"]).ok();
     let other = fleet::Identity::new(CertShape::ProperCa);
     edit_provider(&fleet, |cluster| {
-        use base64::Engine as _;
-        let ca = base64::engine::general_purpose::STANDARD.encode(other.ca_pem());
         cluster["server"] = json!("https://127.0.0.1:1/cluster1");
-        cluster["certificate-authority-data"] = json!(ca);
+        cluster["certificate-authority-data"] = published(&other);
     });
     let said = sealed.inventory(&["use", "cluster1"]).ok();
     assert!(said.contains(&fleet.server_url("cluster1")) && said.contains("https://127.0.0.1:1/cluster1"));
     assert!(said.lines().any(|line| line.starts_with("CA ") && line.len() < 80), "{said}");
+}
+
+#[test]
+fn get_tells_of_a_context_that_trusts_a_certificate_of_yesterday() {
+    use CertShape::{LeafAndSigner, LoneLeaf, ProperCa, SelfSignedCaTrue, SelfSignedLeaf};
+    // In each shape: whether a renewed leaf is covered by the CA of before.
+    for (shape, covered) in [
+        (LeafAndSigner, true),
+        (ProperCa, true),
+        (LoneLeaf, false),
+        (SelfSignedCaTrue, false),
+        (SelfSignedLeaf, false),
+    ] {
+        let fleet = Fleet::builder().spokes(2).start();
+        let sealed = Sealed::at(&fleet);
+        let publish = |identity: &fleet::Identity| {
+            edit_provider(&fleet, |cluster| cluster["certificate-authority-data"] = published(identity));
+        };
+        let note = |args: &[&str]| sealed.inventory(args).stderr;
+        let first = fleet::Identity::new(shape);
+        publish(&first);
+        sealed.inventory(&["use", "cluster1"]).ok();
+        assert_eq!(note(&["get"]), "", "{shape:?}");
+
+        publish(&first.renewed());
+        assert_eq!(note(&["get"]).contains("certificate changed"), !covered, "{shape:?}");
+
+        publish(&fleet::Identity::new(shape));
+        for args in [&["get"][..], &["get", "cluster1"], &["get", "-A", "-o", "wide"]] {
+            let said = note(args);
+            assert!(
+                said.contains("certificate changed") && said.contains("cluster1@hub"),
+                "{shape:?}: {said}"
+            );
+            assert!(said.contains("kubectl inventory use"), "{said}");
+        }
+        for args in [&["get", "cluster2"][..], &["get", "-o", "json"], &["get", "-o", "name"]] {
+            assert_eq!(note(args), "", "{shape:?}");
+        }
+        sealed.inventory(&["use", "cluster1"]).ok();
+        assert_eq!(note(&["get"]), "", "{shape:?}: it was used again");
+    }
 }
 
 #[test]
@@ -359,4 +399,10 @@ fn help_goes_to_stdout_and_a_wrong_flag_is_a_usage_error() {
     for args in [&["get", "--nope"][..], &["nope"], &["use"], &["get", "-o", "nope"]] {
         sealed.inventory(args).fails(2);
     }
+}
+
+/// `certificate-authority-data` for this certificate.
+fn published(identity: &fleet::Identity) -> Value {
+    use base64::Engine as _;
+    json!(base64::engine::general_purpose::STANDARD.encode(identity.ca_pem()))
 }
