@@ -107,6 +107,9 @@ pub struct Use {
     /// Switch to the hub itself
     #[arg(long, conflicts_with = "name")]
     pub hub: bool,
+    /// Which of the published ways in is taken
+    #[command(flatten)]
+    pub access: Access,
     /// ManagedServiceAccount to be at the cluster (default: the only one there is)
     #[arg(long, visible_aliases = ["service-account", "sa"], value_name = "NAME")]
     pub managed_serviceaccount: Option<String>,
@@ -141,6 +144,19 @@ pub struct Use {
     /// Accept a profile that asks to skip the check of the server's certificate
     #[arg(long)]
     pub allow_insecure: bool,
+}
+
+/// Flags that say which of the published ways into a cluster is taken.
+#[derive(Args, Debug, Default)]
+pub struct Access {
+    /// File of access providers and their plugins, as other consumers of the Cluster Inventory API read it
+    /// (default: $KUBECTL_INVENTORY_PROVIDER_FILE, or the config file's `providerFile`)
+    #[arg(long, value_name = "FILE")]
+    pub clusterprofile_provider_file: Option<PathBuf>,
+    /// Access provider to use (default: the first of the provider file that the profile publishes, then
+    /// what is built in)
+    #[arg(long, value_name = "NAME")]
+    pub provider: Option<String>,
 }
 
 /// `cache`

@@ -9,6 +9,7 @@
 //!   maxAge: 30m
 //! tunnel:
 //!   idle: 15m                 # a tunnel that nobody uses ends after this
+//! providerFile: providers.json # plugins for access providers; beside this file
 //! reach:                      # where a published address is reached; its TLS name is kept
 //! - from: https://cluster-proxy-addon-user.open-cluster-management-addon:9092
 //!   to: https://proxy.example.com
@@ -40,6 +41,8 @@ pub struct Config {
     pub tunnel: TunnelConfig,
     /// By which address a published one is reached; the first that fits.
     pub reach: Vec<Rule>,
+    /// The file of access providers; a relative path starts at the config file.
+    pub provider_file: Option<PathBuf>,
 }
 
 /// About tunnels.
@@ -66,7 +69,13 @@ impl Config {
     pub fn load(env: &Env) -> Result<Self> {
         let Some(path) = path(env) else { return Ok(Self::default()) };
         match std::fs::read_to_string(&path) {
-            Ok(text) => Self::parse(&text).map_err(|e| e.context(path.display())),
+            Ok(text) => {
+                let mut config = Self::parse(&text).map_err(|e| e.context(path.display()))?;
+                if let (Some(file), Some(folder)) = (&mut config.provider_file, path.parent()) {
+                    *file = folder.join(&*file);
+                }
+                Ok(config)
+            }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
             Err(e) => Err(Error::new(Kind::Usage, format!("{} cannot be read: {e}", path.display()))),
         }
@@ -79,7 +88,7 @@ impl Config {
         let config: Self = serde_saphyr::from_str(text).map_err(|e| {
             let line = e.to_string().lines().next().unwrap_or_default().to_owned();
             Error::new(Kind::Usage, line)
-                .remedy("known keys are hub, namespace, trustedHosts, cache.maxAge, tunnel.idle and reach")
+                .remedy("known keys are hub, namespace, trustedHosts, cache.maxAge, tunnel.idle, reach and providerFile")
         })?;
         config.reach.iter().try_for_each(Rule::check)?;
         Ok(config)

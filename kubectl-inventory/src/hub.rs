@@ -10,6 +10,8 @@ use credential_exec::key;
 use credential_exec::os;
 use credential_exec::request::{CredentialRequest, Impersonate};
 
+use serde_json::Value;
+
 use crate::access::stale::Held;
 use crate::cli::Global;
 use crate::config::Config;
@@ -68,7 +70,12 @@ pub fn choose(global: &Global, config: &Config, env: &Env) -> Result<Chosen> {
                     find_hub::pinned(&request.hub, env)
                         .map_err(|e| e.context(format_args!("the hub of context {}", current.context)))?
                 }
-                None => current,
+                None => match mark(&kubeconfig, &current.context) {
+                    Some(mark) => {
+                        marked(&kubeconfig, mark).ok_or_else(|| came_from(&current.context, mark))?
+                    }
+                    None => current,
+                },
             }
         }
     };
@@ -92,6 +99,28 @@ fn made_for(hub: &Hub) -> Option<Box<CredentialRequest>> {
         Asked::Request(request) => Some(request),
         Asked::DropIn(_) | Asked::Text(_) => None,
     }
+}
+
+/// What a context of ours says about where it comes from, whatever kubectl logs in with.
+fn mark<'a>(kubeconfig: &'a Kubeconfig, context: &str) -> Option<&'a Value> {
+    let extensions = &kubeconfig.context(context)?.extensions;
+    extensions.iter().find(|extension| extension.name == EXTENSION).map(|extension| &extension.extension)
+}
+
+/// The hub that a mark names: by its context, else the first with its fingerprint.
+fn marked(kubeconfig: &Kubeconfig, mark: &Value) -> Option<Hub> {
+    let named = mark["hubContext"].as_str().into_iter();
+    let is_it = |hub: &Hub| fingerprint(hub).is_ok_and(|fingerprint| mark["hub"] == fingerprint);
+    named.chain(kubeconfig.contexts()).filter_map(|name| kubeconfig.select(Some(name)).ok()).find(is_it)
+}
+
+fn came_from(context: &str, mark: &Value) -> Error {
+    let hub = mark["hubContext"].as_str().unwrap_or_default();
+    Error::new(
+        Kind::NotFound,
+        format!("the hub of context {context}, {hub:?}, is not in the kubeconfig any more"),
+    )
+    .remedy("name the hub with --context")
 }
 
 /// What tells one hub from another wherever it is met: its server and its CA.

@@ -8,6 +8,7 @@ pub mod hub;
 pub mod inventory;
 pub mod kubeconfig_file;
 pub mod output;
+pub mod providers;
 pub mod term;
 pub mod trust_store;
 
@@ -95,7 +96,9 @@ fn dispatch(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut dy
                 let paths = Kubeconfig::paths(env, global.kubeconfig.as_deref().map(Path::new));
                 return cmd::switch::hub(&hub.context, &paths, &target, env.clock(), out);
             };
-            let job = cmd::use_cluster::UseCluster { options, global, config: &config, env, chosen: &chosen };
+            let file = providers::load(&options.access, &config, env)?;
+            let job =
+                cmd::use_cluster::UseCluster { options, global, config: &config, file, env, chosen: &chosen };
             hub::runtime()?.block_on(job.run(name, out, err)).map_err(|error| at(&hub.context, error))
         }
     }

@@ -48,6 +48,7 @@ pub fn check(name: &str, published: &ProviderCluster, allow_insecure: bool) -> R
         proxy_url: text(&published.proxy_url),
         disable_compression: published.disable_compression,
         insecure: published.insecure_skip_tls_verify,
+        plugin_config: None,
     })
 }
 

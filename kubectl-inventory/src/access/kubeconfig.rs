@@ -1,7 +1,9 @@
 //! A way into a cluster, rendered as kubeconfig entries. Pure.
 
+use crate::inventory::cluster_profile::PLUGIN_EXTENSION;
 use crate::kubeconfig_file::{Entry, Mark};
 use credential_exec::protocol::ApiVersion;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 /// What kubectl needs to know of the cluster.
@@ -19,6 +21,8 @@ pub struct ClusterEntry {
     pub disable_compression: bool,
     /// Whether the server's certificate goes unchecked; the CA is left out then.
     pub insecure: bool,
+    /// What a plugin is told about the cluster (`spec.cluster.config`).
+    pub plugin_config: Option<Value>,
 }
 
 /// The command that kubectl runs for a credential.
@@ -32,6 +36,24 @@ pub struct ExecEntry {
     pub args: Vec<String>,
     /// Variables to set, in this order.
     pub env: Vec<(String, String)>,
+    /// What kubectl says where the program is not found.
+    pub install_hint: Option<String>,
+    /// Whether it may read from the terminal.
+    pub interactive_mode: InteractiveMode,
+    /// Whether it is told about the cluster.
+    pub provide_cluster_info: bool,
+}
+
+/// Whether a plugin may read from the terminal, in client-go's words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub enum InteractiveMode {
+    /// It never does.
+    Never,
+    /// It does where there is one.
+    #[default]
+    IfAvailable,
+    /// It must.
+    Always,
 }
 
 /// The entry for a cluster, with one name for context, cluster and user. The same input always
@@ -73,6 +95,9 @@ fn cluster_value(cluster: &ClusterEntry) -> Value {
     if let Some(name) = &cluster.tls_server_name {
         put("tls-server-name", json!(name));
     }
+    if let Some(config) = &cluster.plugin_config {
+        put("extensions", json!([{ "name": PLUGIN_EXTENSION, "extension": config }]));
+    }
     Value::Object(map)
 }
 
@@ -87,11 +112,10 @@ fn exec_value(exec: &ExecEntry) -> Value {
     if !exec.env.is_empty() {
         put("env", exec.env.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect());
     }
-    put(
-        "installHint",
-        json!("This context needs credential-exec, a part of the kubectl plugin `inventory`."),
-    );
-    put("interactiveMode", json!("IfAvailable"));
-    put("provideClusterInfo", json!(true));
+    if let Some(hint) = &exec.install_hint {
+        put("installHint", json!(hint));
+    }
+    put("interactiveMode", json!(exec.interactive_mode));
+    put("provideClusterInfo", json!(exec.provide_cluster_info));
     Value::Object(map)
 }

@@ -15,17 +15,27 @@ use credential_exec::request::{CredentialRequest, DEFAULT_TIMEOUT, HubPin, Profi
 use credential_exec::tunnel;
 
 use crate::access::kubeconfig::{ClusterEntry, ExecEntry, render};
+use crate::access::provider_file::FileProvider;
 use crate::access::reach::{self, Reach};
 use crate::access::trust::{self, Known, Remembered, Verdict};
-use crate::access::{self, endpoint};
+use crate::access::{self, Provider, Providers, Way, endpoint, policy};
 use crate::cli::{Global, Use};
 use crate::cmd::list::{Scope, find};
 use crate::cmd::{accounts, switch, version};
 use crate::config::Config;
 use crate::hub::Chosen;
 use crate::inventory::ClusterProfile;
+use crate::inventory::cluster_profile::{Metadata, ProviderCluster};
 use crate::kubeconfig_file::{self, Change, Document, Entry, Mark};
 use crate::{hub, term, trust_store};
+
+/// A way in, made ready.
+struct Found {
+    cluster: ClusterEntry,
+    login: Login,
+    notes: Vec<String>,
+    agreed: Option<Remembered>,
+}
 
 /// Everything that `use` is given.
 pub struct UseCluster<'a> {
@@ -35,6 +45,8 @@ pub struct UseCluster<'a> {
     pub global: &'a Global,
     /// The config file.
     pub config: &'a Config,
+    /// The provider file.
+    pub file: Vec<FileProvider>,
     /// The surroundings.
     pub env: &'a Env,
     /// The hub.
@@ -45,10 +57,17 @@ pub struct UseCluster<'a> {
 struct Plan {
     profile: ClusterProfile,
     cluster: ClusterEntry,
-    tunnel: Option<Tunnel>,
-    source: Source,
+    login: Login,
     notes: Vec<String>,
     agreed: Option<Remembered>,
+}
+
+/// What kubectl logs in with.
+enum Login {
+    /// credential-exec, and what it is asked for.
+    Ours { source: Source, tunnel: Option<Tunnel> },
+    /// A plugin of the person's provider file.
+    Plugin(ExecEntry),
 }
 
 impl UseCluster<'_> {
@@ -115,15 +134,49 @@ impl UseCluster<'_> {
     }
 
     async fn plan(&self, client: &Client, profile: ClusterProfile, may_ask: bool) -> Result<Plan> {
-        let name = profile.metadata.name.clone();
         let mut notes = Vec::new();
-        let access = access::resolve(&profile, access::BUILT_IN)?;
-        let cluster = endpoint::check(&name, access.cluster, self.options.allow_insecure)?;
         if profile.access_providers().deprecated {
+            let name = &profile.metadata.name;
             notes.push(format!("note: the profile of {name} uses the deprecated field credentialProviders"));
         }
+        let wanted = self.options.access.provider.as_deref();
+        let providers = Providers { file: &self.file, built_in: access::BUILT_IN };
+        let access = access::resolve(&profile, &providers, wanted)?;
+        let found = match access.way {
+            Way::BuiltIn(provider) => {
+                self.built_in(client, &profile, provider, access.cluster, may_ask).await?
+            }
+            Way::File(provider) => match self.plugin(client, &profile, provider, access.cluster).await? {
+                Some(found) => found,
+                None => {
+                    let own = Provider::OpenClusterManagement;
+                    notes.push(format!(
+                        "note: {} of the provider file is passed over: its plugin keeps no tunnel, and this cluster is reached through one",
+                        provider.name
+                    ));
+                    self.built_in(client, &profile, own, access.cluster, may_ask).await?
+                }
+            },
+        };
+        notes.extend(found.notes);
+        Ok(Plan { profile, cluster: found.cluster, login: found.login, notes, agreed: found.agreed })
+    }
+
+    /// By one of our own providers.
+    async fn built_in(
+        &self,
+        client: &Client,
+        profile: &ClusterProfile,
+        provider: Provider,
+        published: &ProviderCluster,
+        may_ask: bool,
+    ) -> Result<Found> {
+        let Provider::OpenClusterManagement = provider;
+        let name = &profile.metadata.name;
+        let mut notes = Vec::new();
+        let cluster = endpoint::check(name, published, self.options.allow_insecure)?;
         let source =
-            accounts::choose(client, &profile, self.options.managed_serviceaccount.as_deref()).await?;
+            accounts::choose(client, profile, self.options.managed_serviceaccount.as_deref()).await?;
         let namespace = accounts::user_server_namespace(client).await?;
         let agreed = self.trust(&cluster, &source, &namespace, may_ask, &mut notes)?;
         let host = endpoint::parse_server(&cluster.server).map(|server| server.host).unwrap_or_default();
@@ -133,7 +186,7 @@ impl UseCluster<'_> {
             notes.push(format!("warning: {}; {}", warning.cause, warning.remedy));
         }
         let (cluster, tunnel) =
-            self.reach(cluster, &source, &namespace, agreed.is_some(), &mut notes).await?;
+            self.reach(cluster, source.cluster(), &namespace, agreed.is_some(), &mut notes).await?;
         if let Some(tunnel) = &tunnel {
             notes.push(format!(
                 "note: {name} is reached through a tunnel over the hub to {} (port {} here)",
@@ -141,14 +194,61 @@ impl UseCluster<'_> {
                 tunnel.port
             ));
         }
-        Ok(Plan { profile, cluster, tunnel, source, notes, agreed })
+        Ok(Found { cluster, login: Login::Ours { source, tunnel }, notes, agreed })
+    }
+
+    /// By a plugin of the provider file, which kubectl runs itself; `None` where the cluster must be
+    /// reached through a tunnel and we could keep one instead.
+    async fn plugin(
+        &self,
+        client: &Client,
+        profile: &ClusterProfile,
+        provider: &FileProvider,
+        published: &ProviderCluster,
+    ) -> Result<Option<Found>> {
+        let name = &profile.metadata.name;
+        let mut notes = Vec::new();
+        if let Some(account) = &self.options.managed_serviceaccount {
+            return Err(Error::new(
+                Kind::Usage,
+                format!("--managed-serviceaccount {account} means nothing to provider {}", provider.name),
+            )
+            .remedy("leave it out, or choose --provider open-cluster-management"));
+        }
+        let cluster = endpoint::check(name, published, self.options.allow_insecure)?;
+        let ocm = provider.name == Provider::OpenClusterManagement.name();
+        if self.options.reach == Reach::Tunnel && !ocm {
+            return Err(Error::new(
+                Kind::Usage,
+                format!("provider {} has a plugin of its own, which keeps no tunnel", provider.name),
+            )
+            .remedy("leave --reach tunnel out, or publish an address that can be reached"));
+        }
+        let namespace = match ocm {
+            true => accounts::user_server_namespace(client).await?,
+            false => trust::DEFAULT_NAMESPACE.to_owned(),
+        };
+        let (mut cluster, tunnel) =
+            self.reach(cluster, profile.managed_cluster(), &namespace, false, &mut notes).await?;
+        if tunnel.is_some() {
+            return Ok(None);
+        }
+        let merged = policy::merge(&provider.exec, &provider.policy, published)?;
+        notes.extend(merged.taken.iter().map(|what| format!("note: from the profile of {name}: {what}")));
+        if !merged.left_out.is_empty() {
+            let what = merged.left_out.join(", ");
+            notes.push(format!("note: not taken from the profile of {name}: {what}"));
+        }
+        cluster.plugin_config =
+            published.plugin_config().filter(|_| merged.exec.provide_cluster_info).cloned();
+        Ok(Some(Found { cluster, login: Login::Plugin(merged.exec), notes, agreed: None }))
     }
 
     /// How the published server is reached from here.
     async fn reach(
         &self,
         published: ClusterEntry,
-        source: &Source,
+        managed: &str,
         user_server_namespace: &str,
         agreed: bool,
         notes: &mut Vec<String>,
@@ -165,7 +265,7 @@ impl UseCluster<'_> {
         let remembered = trust_store::load(self.env)?;
         let known =
             Known { user_server_namespace, hosts: &self.config.trusted_hosts, remembered: &remembered };
-        let offer = self.offer(&published, source)?;
+        let offer = self.offer(&published, managed)?;
         // Only to a Service that is OCM's, or that the person trusts: not to whatever a profile names.
         let trusted = agreed || trust::judge(&offer, &known) == Verdict::Trusted;
         let service = reach::service(&published);
@@ -223,10 +323,10 @@ impl UseCluster<'_> {
     }
 
     /// Which server is to be given whose token.
-    fn offer(&self, cluster: &ClusterEntry, source: &Source) -> Result<Remembered> {
+    fn offer(&self, cluster: &ClusterEntry, managed: &str) -> Result<Remembered> {
         Ok(Remembered {
             hub: hub::fingerprint(self.hub())?,
-            cluster: source.cluster().to_owned(),
+            cluster: managed.to_owned(),
             server: cluster.server.clone(),
             ca: sha256(&[cluster.ca_data.as_deref().unwrap_or("system")]),
             detour: trust::detour(cluster),
@@ -253,7 +353,7 @@ impl UseCluster<'_> {
         notes: &mut Vec<String>,
     ) -> Result<Option<Remembered>> {
         let managed = source.cluster();
-        let offer = self.offer(cluster, source)?;
+        let offer = self.offer(cluster, managed)?;
         let remembered = trust_store::load(self.env)?;
         let known =
             Known { user_server_namespace, hosts: &self.config.trusted_hosts, remembered: &remembered };
@@ -342,6 +442,33 @@ impl UseCluster<'_> {
 
     fn entry(&self, plan: &Plan, command: &str, document: &Document) -> Result<Entry> {
         let meta = &plan.profile.metadata;
+        let account = match &plan.login {
+            Login::Ours { source, .. } => Some(source.account().to_owned()),
+            Login::Plugin(_) => None,
+        };
+        let mark = Mark {
+            hub: hub::fingerprint(self.hub())?,
+            hub_context: self.hub().context.clone(),
+            profile: format!("{}/{}", meta.namespace, meta.name),
+            account,
+            uid: meta.uid.clone(),
+        };
+        let name = self.options.context_name.clone().unwrap_or_else(|| document.name_for(&mark));
+        let exec = match &plan.login {
+            Login::Ours { source, tunnel } => self.credential_exec(meta, source, tunnel.as_ref(), command)?,
+            Login::Plugin(exec) => exec.clone(),
+        };
+        Ok(render(&name, &plan.cluster, &exec, None, mark))
+    }
+
+    /// Our own plugin, asked for this cluster's credential.
+    fn credential_exec(
+        &self,
+        meta: &Metadata,
+        source: &Source,
+        tunnel: Option<&Tunnel>,
+        command: &str,
+    ) -> Result<ExecEntry> {
         let request = CredentialRequest {
             hub: self.pin()?,
             profile: ProfileRef {
@@ -349,27 +476,22 @@ impl UseCluster<'_> {
                 name: meta.name.clone(),
                 uid: meta.uid.clone(),
             },
-            source: plan.source.clone(),
-            tunnel: plan.tunnel.clone(),
+            source: source.clone(),
+            tunnel: tunnel.cloned(),
             timeout: DEFAULT_TIMEOUT,
             max_age: self.config.max_age(),
             no_cache: self.options.no_cache,
         };
-        let mark = Mark {
-            hub: hub::fingerprint(self.hub())?,
-            hub_context: self.hub().context.clone(),
-            profile: format!("{}/{}", meta.namespace, meta.name),
-            account: Some(plan.source.account().to_owned()),
-            uid: meta.uid.clone(),
-        };
-        let name = self.options.context_name.clone().unwrap_or_else(|| document.name_for(&mark));
-        let exec = ExecEntry {
+        Ok(ExecEntry {
             api_version: self.options.exec_api_version,
             command: command.to_owned(),
             args: request.to_args()?,
-            env: Vec::new(),
-        };
-        Ok(render(&name, &plan.cluster, &exec, None, mark))
+            install_hint: Some(
+                "This context needs credential-exec, a part of the kubectl plugin `inventory`.".to_owned(),
+            ),
+            provide_cluster_info: true,
+            ..ExecEntry::default()
+        })
     }
 }
 

@@ -40,6 +40,9 @@ pub const MANAGER_LABEL: &str = "x-k8s.io/cluster-manager";
 /// Label: the ManagedCluster behind a profile that OCM made.
 pub const MANAGED_CLUSTER_LABEL: &str = "open-cluster-management.io/cluster-name";
 
+/// The extension of a cluster that client-go hands to a plugin as `spec.cluster.config`.
+pub const PLUGIN_EXTENSION: &str = "client.authentication.k8s.io/exec";
+
 /// A ClusterProfile with only the names of its providers: all that a row needs.
 pub type Summary = ClusterProfile<IgnoredAny>;
 
@@ -209,6 +212,14 @@ pub struct ProviderCluster {
     /// What plugins are told about the cluster.
     #[serde(default, deserialize_with = "or_default")]
     pub extensions: Vec<Extension>,
+}
+
+impl ProviderCluster {
+    /// What a plugin receives as `spec.cluster.config`, where something is published for it.
+    pub fn plugin_config(&self) -> Option<&Value> {
+        let found = self.extensions.iter().find(|extension| extension.name == PLUGIN_EXTENSION)?;
+        Some(&found.extension).filter(|config| !config.is_null())
+    }
 }
 
 /// Something that a plugin is told about a cluster.

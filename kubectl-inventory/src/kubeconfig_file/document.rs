@@ -2,6 +2,7 @@
 
 use super::entry::{Change, EXTENSION, Entry, Mark, Update, extension, set_extension};
 use super::yaml::{self, Node};
+use crate::inventory::cluster_profile::PLUGIN_EXTENSION;
 use credential_exec::error::{Error, Kind, Result};
 
 /// A kubeconfig. Order, unknown fields and other people's entries survive every edit.
@@ -159,7 +160,11 @@ impl Document {
     /// Puts one item and tells whether the file is different now.
     fn put_item(&mut self, list: List, name: &str, mut body: Node, mark: &Mark) -> bool {
         let old = self.body(list, name).filter(|body| Mark::of(body).is_some());
-        if let Some(kept) = old.and_then(|body| body.get("extensions")).cloned() {
+        if let Some(mut kept) = old.and_then(|body| body.get("extensions")).cloned() {
+            // What plugins are told about the cluster is ours to say, in an entry of ours.
+            if let Node::List(items) = &mut kept {
+                items.retain(|item| item.str("name") != PLUGIN_EXTENSION);
+            }
             let own = body.get("extensions").cloned();
             body.set("extensions", kept);
             for item in own.iter().flat_map(Node::items) {

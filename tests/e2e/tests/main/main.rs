@@ -6,5 +6,6 @@ mod get;
 mod hubs;
 mod kubeconfig;
 mod kubectl;
+mod providers;
 mod security;
 mod use_cluster;
