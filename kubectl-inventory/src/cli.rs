@@ -56,6 +56,8 @@ pub struct Global {
 pub enum Verb {
     /// List the clusters of the inventory
     Get(Get),
+    /// Show everything known about a cluster, and which ways into it can be used here
+    Describe(Describe),
     /// Make a kubeconfig context for a cluster and switch to it
     Use(Use),
     /// Look after the tokens kept on this machine
@@ -92,6 +94,20 @@ pub struct Get {
     pub no_headers: bool,
 }
 
+/// `describe`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl inventory describe cluster1
+  kubectl inventory describe team-a/cluster1 --clusterprofile-provider-file providers.json")]
+pub struct Describe {
+    /// The clusters, as NAME or NAMESPACE/NAME
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<String>,
+    /// Which of the published ways in is looked at
+    #[command(flatten)]
+    pub access: Access,
+}
+
 /// `use`
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -110,16 +126,9 @@ pub struct Use {
     /// Which of the published ways in is taken
     #[command(flatten)]
     pub access: Access,
-    /// ManagedServiceAccount to be at the cluster (default: the only one there is)
-    #[arg(long, visible_aliases = ["service-account", "sa"], value_name = "NAME")]
-    pub managed_serviceaccount: Option<String>,
     /// Hand this cluster's token to the server that its profile names, though it is not OCM's own
     #[arg(long)]
     pub trust_server: bool,
-    /// How to reach the published address: directly, through a tunnel over the hub, or auto:
-    /// directly where that leads to the published server, else through a tunnel
-    #[arg(long, value_name = "WAY", default_value = "auto", value_parser = reach)]
-    pub reach: Reach,
     /// Write the context but do not switch to it
     #[arg(long)]
     pub no_switch: bool,
@@ -141,9 +150,6 @@ pub struct Use {
     /// Overwrite entries of the same name that are not ours
     #[arg(long)]
     pub force: bool,
-    /// Accept a profile that asks to skip the check of the server's certificate
-    #[arg(long)]
-    pub allow_insecure: bool,
 }
 
 /// Flags that say which of the published ways into a cluster is taken.
@@ -157,6 +163,16 @@ pub struct Access {
     /// what is built in)
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
+    /// ManagedServiceAccount to be at the cluster (default: the only one there is)
+    #[arg(long, visible_aliases = ["service-account", "sa"], value_name = "NAME")]
+    pub managed_serviceaccount: Option<String>,
+    /// How to reach the published address: directly, through a tunnel over the hub, or auto:
+    /// directly where that leads to the published server, else through a tunnel
+    #[arg(long, value_name = "WAY", default_value = "auto", value_parser = reach)]
+    pub reach: Reach,
+    /// Accept a profile that asks to skip the check of the server's certificate
+    #[arg(long)]
+    pub allow_insecure: bool,
 }
 
 /// `cache`

@@ -23,6 +23,7 @@ use credential_exec::error::{Error, Kind, Result};
 use credential_exec::hub::Kubeconfig;
 
 use cli::{Cache, Cli, Tunnel, Verb};
+use cmd::way_in::WayIn;
 use config::Config;
 
 /// Runs one command (its arguments without the program's name) and answers the exit code.
@@ -82,6 +83,13 @@ fn dispatch(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut dy
                 })
                 .map_err(|error| at(&hub.context, error))
         }
+        Verb::Describe(options) => {
+            let config = Config::load(env)?;
+            let chosen = hub::choose(global, &config, env)?;
+            let way = way_in(&options.access, false, &config, env, &chosen)?;
+            let job = cmd::describe::Describe { names: &options.names, global, way };
+            hub::runtime()?.block_on(job.run(out)).map_err(|error| at(&chosen.hub.context, error))
+        }
         Verb::Use(options) => {
             let config = Config::load(env)?;
             let back = options.name.as_deref() == Some("-");
@@ -96,12 +104,21 @@ fn dispatch(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut dy
                 let paths = Kubeconfig::paths(env, global.kubeconfig.as_deref().map(Path::new));
                 return cmd::switch::hub(&hub.context, &paths, &target, env.clock(), out);
             };
-            let file = providers::load(&options.access, &config, env)?;
-            let job =
-                cmd::use_cluster::UseCluster { options, global, config: &config, file, env, chosen: &chosen };
+            let way = way_in(&options.access, options.trust_server, &config, env, &chosen)?;
+            let job = cmd::use_cluster::UseCluster { options, global, way };
             hub::runtime()?.block_on(job.run(name, out, err)).map_err(|error| at(&hub.context, error))
         }
     }
+}
+
+fn way_in<'a>(
+    flags: &'a cli::Access,
+    trust_server: bool,
+    config: &'a Config,
+    env: &'a Env,
+    chosen: &'a hub::Chosen,
+) -> Result<WayIn<'a>> {
+    Ok(WayIn { flags, trust_server, config, file: providers::load(flags, config, env)?, env, chosen })
 }
 
 /// An error of the network says which hub was not reached; one of the hub's own answers does not

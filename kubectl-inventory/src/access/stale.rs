@@ -30,6 +30,11 @@ impl Held {
         self.0.entry(profile).or_default().push((context, ca));
     }
 
+    /// The contexts that lead to a profile.
+    pub fn contexts(&self, profile: &str) -> impl Iterator<Item = &str> {
+        self.0.get(profile).into_iter().flatten().map(|(context, _)| context.as_str())
+    }
+
     /// The contexts that do not trust the server that a profile publishes now. A renewed leaf changes
     /// nothing where its signer stays.
     pub fn stale<'a>(&'a self, profile: &Published) -> impl Iterator<Item = &'a str> {

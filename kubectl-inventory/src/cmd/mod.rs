@@ -2,9 +2,11 @@
 
 pub mod accounts;
 pub mod cache;
+pub mod describe;
 pub mod get;
 pub mod list;
 pub mod switch;
 pub mod tunnel;
 pub mod use_cluster;
 pub mod version;
+pub mod way_in;

@@ -1,6 +1,7 @@
 //! What a verb prints, and in which form (`-o`).
 
 pub mod columns;
+pub mod description;
 pub mod document;
 pub mod table;
 

@@ -2,6 +2,7 @@
 
 mod cache;
 mod credential;
+mod describe;
 mod get;
 mod hubs;
 mod kubeconfig;
