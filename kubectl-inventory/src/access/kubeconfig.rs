@@ -56,21 +56,34 @@ pub enum InteractiveMode {
     Always,
 }
 
-/// The entry for a cluster, with one name for context, cluster and user. The same input always
-/// gives the same bytes.
+/// Who kubectl is at a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UserEntry {
+    /// Whoever this command says.
+    Exec(ExecEntry),
+    /// A user that is in the kubeconfig already.
+    Named(String),
+}
+
+/// The entry for a cluster, with one name for context, cluster and a user of its own. The same input
+/// always gives the same bytes.
 pub fn render(
     name: &str,
     cluster: &ClusterEntry,
-    exec: &ExecEntry,
+    user: &UserEntry,
     namespace: Option<&str>,
     mark: Mark,
 ) -> Entry {
+    let (user_name, user) = match user {
+        UserEntry::Exec(exec) => (name, Some(json!({ "exec": exec_value(exec) }))),
+        UserEntry::Named(user) => (user.as_str(), None),
+    };
     Entry {
         context: name.to_owned(),
         cluster_name: name.to_owned(),
-        user_name: name.to_owned(),
+        user_name: user_name.to_owned(),
         cluster: cluster_value(cluster),
-        user: json!({ "exec": exec_value(exec) }),
+        user,
         namespace: namespace.map(str::to_owned),
         mark,
     }

@@ -9,7 +9,7 @@ use credential_exec::hub::{Client, Hub};
 use credential_exec::key::sha256;
 use credential_exec::request::{CredentialRequest, DEFAULT_TIMEOUT, ProfileRef, Source, Tunnel};
 
-use crate::access::kubeconfig::{ExecEntry, render};
+use crate::access::kubeconfig::{ExecEntry, UserEntry, render};
 use crate::cli::{Global, Use};
 use crate::cmd::list::{Scope, find};
 use crate::cmd::way_in::{Found, Login, WayIn};
@@ -181,7 +181,7 @@ impl UseCluster<'_> {
             Login::Ours { source, tunnel } => self.credential_exec(meta, source, tunnel.as_ref(), command)?,
             Login::Plugin(exec) => exec.clone(),
         };
-        Ok(render(&name, &plan.found.cluster, &exec, None, mark))
+        Ok(render(&name, &plan.found.cluster, &UserEntry::Exec(exec), None, mark))
     }
 
     /// Our own plugin, asked for this cluster's credential.

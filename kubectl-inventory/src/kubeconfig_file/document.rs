@@ -108,7 +108,11 @@ impl Document {
     /// is not ours is replaced only by `force`.
     pub fn put(&mut self, entry: &Entry, force: bool) -> Result<Change> {
         let names = [entry.cluster_name.as_str(), &entry.user_name, &entry.context];
-        let foreign = List::ALL.into_iter().zip(names).find(|(list, name)| self.is_foreign(*list, name));
+        let written = |list: List| list != List::Users || entry.user.is_some();
+        let foreign = List::ALL
+            .into_iter()
+            .zip(names)
+            .find(|(list, name)| written(*list) && self.is_foreign(*list, name));
         if let Some((list, name)) = foreign.filter(|_| !force) {
             let cause =
                 format!("{} {name:?} is in the kubeconfig and was not written by this plugin", list.item());
@@ -135,10 +139,17 @@ impl Document {
         let mut context = vec![("cluster".into(), names[0].into())];
         context.extend(namespace.map(|namespace| ("namespace".into(), namespace)));
         context.push(("user".into(), names[1].into()));
-        let bodies = [Node::from(&entry.cluster), Node::from(&entry.user), Node::Map(context)];
+        let user_before = old.map(|body| body.str("user").to_owned());
+        let bodies =
+            [Some(Node::from(&entry.cluster)), entry.user.as_ref().map(Node::from), Some(Node::Map(context))];
         let mut changed = false;
         for ((list, name), body) in List::ALL.into_iter().zip(names).zip(bodies) {
-            changed |= self.put_item(list, name, body, &entry.mark);
+            if let Some(body) = body {
+                changed |= self.put_item(list, name, body, &entry.mark);
+            }
+        }
+        if let Some(user) = user_before.filter(|user| *user != entry.user_name) {
+            self.remove_orphan(List::Users, &user);
         }
         Ok(match before {
             None => Change::Added,
@@ -193,11 +204,7 @@ impl Document {
             [(List::Clusters, body.str("cluster").to_owned()), (List::Users, body.str("user").to_owned())];
         self.items_mut(List::Contexts).retain(|item| item.str("name") != context);
         for (list, name) in needed {
-            let contexts = self.items(List::Contexts).iter().filter_map(|item| item.get("context"));
-            let orphan = !contexts.into_iter().any(|other| other.str(list.item()) == name);
-            if orphan && self.body(list, &name).is_some_and(|body| Mark::of(body).is_some()) {
-                self.items_mut(list).retain(|item| item.str("name") != name);
-            }
+            self.remove_orphan(list, &name);
         }
         let was_current = self.current_context() == Some(context);
         if was_current {
@@ -209,6 +216,15 @@ impl Document {
             items.retain(|item| item.str("name") != EXTENSION);
         }
         Some(Removed { was_current })
+    }
+
+    /// Removes a cluster or user of ours that no context needs.
+    fn remove_orphan(&mut self, list: List, name: &str) {
+        let contexts = self.items(List::Contexts).iter().filter_map(|item| item.get("context"));
+        let orphan = !contexts.into_iter().any(|other| other.str(list.item()) == name);
+        if orphan && self.body(list, name).is_some_and(|body| Mark::of(body).is_some()) {
+            self.items_mut(list).retain(|item| item.str("name") != name);
+        }
     }
 
     /// Our contexts, in the file's order.

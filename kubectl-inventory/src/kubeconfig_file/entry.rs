@@ -17,8 +17,9 @@ pub struct Entry {
     pub user_name: String,
     /// Content of the cluster entry.
     pub cluster: Value,
-    /// Content of the user entry.
-    pub user: Value,
+    /// Content of the user entry; none where the name is that of one in the file already, which stays as it
+    /// is.
+    pub user: Option<Value>,
     /// Namespace of a context that is new; one that stands in the file keeps its own.
     pub namespace: Option<String>,
     /// Where the entry comes from.

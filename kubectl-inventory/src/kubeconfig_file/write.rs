@@ -168,7 +168,7 @@ mod tests {
             cluster_name: name.into(),
             user_name: name.into(),
             cluster: json!({ "server": "https://127.0.0.1:1" }),
-            user: json!({ "exec": { "command": "x" } }),
+            user: Some(json!({ "exec": { "command": "x" } })),
             namespace: None,
             mark,
         }
