@@ -103,8 +103,10 @@ impl Describe<'_> {
         match verdict {
             Ok(found) => {
                 parts.push(Part::field("Usable", format!("yes, {}", by_what(&found))));
-                if !found.notes.is_empty() {
-                    parts.push(Part::Field("Notes".to_owned(), found.notes));
+                let notes: Vec<_> =
+                    found.notes.iter().map(|note| note.trim_start_matches("note: ").to_owned()).collect();
+                if !notes.is_empty() {
+                    parts.push(Part::Field("Notes".to_owned(), notes));
                 }
             }
             Err(error) => {

@@ -1,4 +1,5 @@
-//! `cargo demo`: a hub and three spokes on this machine, and what a person types against them.
+//! `cargo demo`: a hub and three spokes on this machine, laid out as OCM does it, and what a person types
+//! against them.
 //! `cargo demo -- --shell`: the same fleet, and a shell to play in.
 
 mod build;
@@ -40,9 +41,12 @@ fn main() -> ExitCode {
 async fn demo(shell: bool) -> io::Result<u8> {
     let work = async {
         let binaries = build::binaries().await?;
-        let fleet = Fleet::builder().spokes(3).start();
+        let fleet = Fleet::builder().spokes(3).tunnelled().start();
         let sealed = Sealed::new(&fleet, &binaries)?;
-        say(&format!("started a hub and 3 clusters on {}\n", fleet.hub().url()))?;
+        say(&format!(
+            "started a hub on {} and 3 clusters that can be reached only from within it\n",
+            fleet.hub().url()
+        ))?;
         if shell { steps::shell(&sealed).await } else { steps::show(&sealed).await.map(|()| 0) }
     };
     tokio::select! {

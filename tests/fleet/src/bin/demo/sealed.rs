@@ -12,6 +12,7 @@ use tokio::process::Command;
 /// Owns the directory; nothing is left when it is dropped.
 pub(crate) struct Sealed {
     home: TempDir,
+    binaries: PathBuf,
     path: OsString,
     has_kubectl: bool,
 }
@@ -23,7 +24,8 @@ impl Sealed {
         let old = env::var_os("PATH").unwrap_or_default();
         let has_kubectl = env::split_paths(&old).any(|dir| dir.join(executable("kubectl")).is_file());
         let path = env::join_paths([binaries.to_owned()].into_iter().chain(env::split_paths(&old)));
-        let sealed = Self { home, path: path.map_err(io::Error::other)?, has_kubectl };
+        let path = path.map_err(io::Error::other)?;
+        let sealed = Self { home, binaries: binaries.to_owned(), path, has_kubectl };
         std::fs::create_dir(sealed.home.path().join("cache"))?;
         fleet.write_kubeconfig(sealed.kubeconfig())?;
         Ok(sealed)
@@ -67,6 +69,15 @@ impl Sealed {
             command.env_remove(stray);
         }
         command
+    }
+}
+
+impl Drop for Sealed {
+    /// A tunnel is made to outlive the command that started it.
+    fn drop(&mut self) {
+        let plugin = self.binaries.join(executable("kubectl-inventory"));
+        let mut stop = std::process::Command::new(plugin);
+        let _ = stop.args(["tunnel", "stop", "--all"]).envs(self.variables()).output();
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) async fn show(sealed: &Sealed) -> io::Result<()> {
     inventory(sealed, &["use", "cluster2"]).await?;
     read(sealed, &["get", "nodes"]).await?;
     inventory(sealed, &["use", "-"]).await?;
+    inventory(sealed, &["tunnel", "list"]).await?;
+    inventory(sealed, &["describe", "cluster1"]).await?;
     say("\ndone; `cargo demo -- --shell` gives you a shell with this fleet\n")
 }
 
