@@ -263,8 +263,9 @@ impl Fleet {
         }
     }
 
-    /// Makes the user-server, where there is one, hand on to this server.
+    /// Makes cluster-gateway and the user-server, where there is one, hand on to this server.
     fn relay(&self, cluster: &str, server: &Server) {
+        self.hub.inner.put_behind(cluster, server);
         if let Some(tunnel) = &self.tunnel {
             tunnel.user_server().inner.put_behind(cluster, server);
         }

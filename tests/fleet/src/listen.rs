@@ -25,6 +25,7 @@ use crate::answer::{Answer, Body};
 use crate::auth::User;
 use crate::certs::Signer;
 use crate::faults::{Fault, Plan};
+use crate::gateway::{self, Vouched};
 use crate::link::link;
 use crate::portforward;
 use crate::request::{Authorization, Logged, Request};
@@ -145,11 +146,24 @@ fn header(parts: &Parts, name: &str) -> String {
 async fn answer(inner: Arc<Inner>, peer: Arc<Peer>, http: http::Request<Incoming>) -> Response<Body> {
     let (mut parts, body) = http.into_parts();
     let mut request = read(&parts);
-    let (kind, user) = inner.auth().identify(&parts.headers, peer.certificate.as_deref());
+    let (kind, user) = match parts.extensions.remove::<Vouched>() {
+        Some(Vouched(user)) => (Authorization::None, Some(user)),
+        None => inner.auth().identify(&parts.headers, peer.certificate.as_deref()),
+    };
     let user =
         user.map(|user| if request.impersonate.is_empty() { user } else { User::new(&request.impersonate) });
     request.authorization = kind;
     request.user = user.as_ref().map(|user| user.name.clone()).unwrap_or_default();
+    if let Some(server) = gateway::behind(&inner, &request)
+        && user.is_some()
+        && !inner.is_forbidden(&request)
+    {
+        gateway::pass_on(&mut parts, &request.key.name);
+        let http = http::Request::from_parts(parts, body);
+        let response = Box::pin(answer(server.inner.clone(), peer.clone(), http)).await;
+        inner.record(logged(&request, &peer.alpn, response.status().as_u16()));
+        return response;
+    }
     let mut upgrade = parts.extensions.remove::<OnUpgrade>();
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
 

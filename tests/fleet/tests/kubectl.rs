@@ -82,3 +82,21 @@ fn kubectl_finds_the_inventory_at_the_hub() {
     let output = kubectl.command("get managedproxyconfigurations").output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("the server doesn't have a resource type"));
 }
+
+#[test]
+fn kubectl_goes_through_cluster_gateway_with_the_hubs_own_credentials() {
+    let fleet = Fleet::builder().spokes(2).with(fleet::cluster_gateway()).start();
+    let Some(kubectl) = Kubectl::new(&fleet.kubeconfig()) else { return };
+    let at = |cluster: &str| {
+        format!("{}/apis/cluster.core.oam.dev/v1alpha1/clustergateways/{cluster}/proxy", fleet.hub().url())
+    };
+    for cluster in ["cluster1", "cluster2"] {
+        let names = kubectl.run(&format!("get ns -o name --server {}", at(cluster)));
+        assert!(names.contains(&format!("namespace/{cluster}")), "{names}");
+    }
+    let whoami = kubectl.run(&format!("auth whoami --server {}", at("cluster1")));
+    assert!(whoami.contains("cluster-gateway"), "{whoami}");
+    fleet.hub().forbid(|request| request.key.resource == "clustergateways");
+    let output = kubectl.command(&format!("get ns --server {}", at("cluster1"))).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("orbidden"), "{output:?}");
+}
