@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::env::Env;
 use crate::error::{Error, Kind};
 use crate::os::{self, Stamp};
-use crate::token::Credential;
+use crate::token::{Certificate, Credential};
 
 const VERSION: u32 = 1;
 const FAILURE_LIFE_MS: i64 = 2_000;
@@ -56,7 +56,11 @@ struct Wire {
     key: String,
     profile: String,
     files: Vec<(PathBuf, Stamp)>,
-    token: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+    /// Chain and key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    certificate: Option<(String, String)>,
     expires: i64,
     issued: Option<i64>,
     read_ms: i64,
@@ -214,7 +218,12 @@ impl Slot {
             key: wire.key,
             profile: wire.profile,
             files: wire.files,
-            credential: Credential::new(wire.token.into(), wire.expires, wire.issued),
+            credential: Credential {
+                token: wire.token.map(Into::into),
+                certificate: wire.certificate.map(|(chain, key)| Certificate { chain, key: key.into() }),
+                expires: wire.expires,
+                issued: wire.issued,
+            },
             read_ms: wire.read_ms,
             max_age: wire.max_age,
         })
@@ -225,18 +234,22 @@ impl Slot {
     /// # Errors
     /// Those of the system; the credential is good all the same.
     pub fn write(&self, entry: &Entry) -> io::Result<()> {
-        let wire = Wire {
-            version: VERSION,
-            asked: self.asked.clone(),
-            key: entry.key.clone(),
-            profile: entry.profile.clone(),
-            files: entry.files.clone(),
-            token: entry.credential.token.expose_secret().to_owned(),
-            expires: entry.credential.expires,
-            issued: entry.credential.issued,
-            read_ms: entry.read_ms,
-            max_age: entry.max_age,
-        };
+        let wire =
+            Wire {
+                version: VERSION,
+                asked: self.asked.clone(),
+                key: entry.key.clone(),
+                profile: entry.profile.clone(),
+                files: entry.files.clone(),
+                token: entry.credential.token.as_ref().map(|token| token.expose_secret().to_owned()),
+                certificate: entry.credential.certificate.as_ref().map(|certificate| {
+                    (certificate.chain.clone(), certificate.key.expose_secret().to_owned())
+                }),
+                expires: entry.credential.expires,
+                issued: entry.credential.issued,
+                read_ms: entry.read_ms,
+                max_age: entry.max_age,
+            };
         self.replace("json", &serde_json::to_vec(&wire)?)
     }
 
@@ -360,7 +373,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let one = slot(dir.path(), "one");
         one.write(&entry(5, 1_000)).unwrap();
-        assert_eq!(one.read().unwrap().credential.token.expose_secret(), "token");
+        assert_eq!(one.read().unwrap().credential.token.unwrap().expose_secret(), "token");
         assert!(slot(dir.path(), "two").read().is_none());
         let collision = Slot { asked: "other".into(), ..one };
         assert!(collision.read().is_none());

@@ -11,13 +11,14 @@ use clap::error::ErrorKind;
 use crate::error::{Error, Kind, Result};
 use crate::request::{
     CredentialRequest, DEFAULT_IDLE, DEFAULT_MAX_AGE, DEFAULT_TIMEOUT, HubPin, Impersonate, ProfileRef,
-    Source, Tunnel, VERSION,
+    SecretKey, Source, Spoke, Tunnel, VERSION,
 };
 
 /// Exec credential plugin: prints the token of a spoke cluster, fetched from its hub.
 ///
 /// kubectl runs it; `kubectl inventory use CLUSTER` writes its arguments. With
-/// --managed-serviceaccount alone it does the work of Open Cluster Management's own plugin.
+/// --managed-serviceaccount alone it does the work of Open Cluster Management's own plugin, and without any
+/// flag that of the Cluster Inventory API's secretreader and kubeconfig-secretreader.
 #[derive(Parser, Debug)]
 #[command(name = "credential-exec", version)]
 struct Flags {
@@ -45,7 +46,7 @@ struct Flags {
     /// UID to impersonate at the hub
     #[arg(long, value_name = "UID")]
     as_uid: Option<String>,
-    /// Namespace of the ClusterProfile
+    /// Namespace of the ClusterProfile (default: $NAMESPACE, the Pod's, or the context's)
     #[arg(long)]
     namespace: Option<String>,
     /// Name of the ClusterProfile
@@ -54,10 +55,11 @@ struct Flags {
     /// UID of the ClusterProfile
     #[arg(long, value_name = "UID")]
     profile_uid: Option<String>,
-    /// Where the token lies: synced-secret or managed-service-account
+    /// Where the credential lies: synced-secret, managed-service-account, token-secret, kubeconfig-secret
+    /// or hub-identity
     #[arg(long)]
     source: Option<String>,
-    /// Managed cluster that the account belongs to
+    /// Managed cluster that the account belongs to (default: the one that kubectl names)
     #[arg(long)]
     cluster: Option<String>,
     /// ManagedServiceAccount whose token is wanted
@@ -66,6 +68,27 @@ struct Flags {
     /// Secret that holds the token
     #[arg(long, value_name = "NAME")]
     secret: Option<String>,
+    /// Namespace of that Secret
+    #[arg(long, value_name = "NAME")]
+    secret_namespace: Option<String>,
+    /// Key of that Secret
+    #[arg(long, value_name = "KEY")]
+    secret_key: Option<String>,
+    /// UID of the ClusterProfile that the Secret must belong to
+    #[arg(long, value_name = "UID")]
+    secret_owner: Option<String>,
+    /// Context of the kubeconfig in that Secret (default: its current one)
+    #[arg(long, value_name = "NAME")]
+    secret_context: Option<String>,
+    /// Server URL that the kubeconfig in that Secret must have
+    #[arg(long, value_name = "URL", requires = "spoke_ca")]
+    spoke_server: Option<String>,
+    /// SHA-256 of the CA that the kubeconfig in that Secret must have
+    #[arg(long, value_name = "SHA256", requires = "spoke_server")]
+    spoke_ca: Option<String>,
+    /// Whether the identity at the hub may be a client certificate
+    #[arg(long, value_name = "BOOL")]
+    client_certificate: Option<bool>,
     /// Service on the hub through which the cluster is reached, as NAMESPACE/NAME:PORT
     #[arg(long, value_name = "SERVICE", requires = "tunnel_port")]
     tunnel: Option<String>,
@@ -109,11 +132,16 @@ pub enum Asked {
     Text(String),
 }
 
-/// The flags of OCM's own plugin: the account; hub and cluster come from the surroundings.
+/// The flags of other exec plugins that this one stands in for: OCM's own, which is given an account, and the
+/// two of the Cluster Inventory API, which are given nothing. Hub and cluster come from the surroundings.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DropIn {
-    /// The managed service account.
-    pub account: String,
+    /// The managed service account; none for the plugins that read another Secret.
+    pub account: Option<String>,
+    /// The cluster, where it is given here and not by who runs us.
+    pub cluster: Option<String>,
+    /// The namespace, where given.
+    pub namespace: Option<String>,
     /// Kubeconfig files to find the hub in, where given.
     pub kubeconfig: Vec<PathBuf>,
     /// The hub's context, where given.
@@ -172,23 +200,53 @@ fn upgrade_or_help(args: &[OsString]) -> &'static str {
 }
 
 impl Flags {
-    fn into_request(self) -> Result<CredentialRequest> {
+    fn into_request(mut self) -> Result<CredentialRequest> {
         let needed = |flag: &str, value: Option<String>| {
             value.ok_or_else(|| {
                 Error::new(Kind::Usage, format!("--{flag} is missing"))
                     .remedy("run `kubectl inventory use` again to have the arguments written anew")
             })
         };
-        let cluster = needed("cluster", self.cluster)?;
-        let account = needed("managed-serviceaccount", self.managed_serviceaccount)?;
-        let secret = needed("secret", self.secret)?;
-        let source = match needed("source", self.source)?.as_str() {
-            "synced-secret" => Source::SyncedSecret { cluster, account, secret },
-            "managed-service-account" => Source::ManagedServiceAccount { cluster, account, secret },
+        let kind = needed("source", self.source)?;
+        let mut of_ocm = || -> Result<[String; 3]> {
+            Ok([
+                needed("cluster", self.cluster.take())?,
+                needed("managed-serviceaccount", self.managed_serviceaccount.take())?,
+                needed("secret", self.secret.take())?,
+            ])
+        };
+        let source = match kind.as_str() {
+            "synced-secret" => {
+                let [cluster, account, secret] = of_ocm()?;
+                Source::SyncedSecret { cluster, account, secret }
+            }
+            "managed-service-account" => {
+                let [cluster, account, secret] = of_ocm()?;
+                Source::ManagedServiceAccount { cluster, account, secret }
+            }
+            "token-secret" | "kubeconfig-secret" => {
+                let secret = SecretKey {
+                    namespace: needed("secret-namespace", self.secret_namespace)?,
+                    name: needed("secret", self.secret)?,
+                    key: needed("secret-key", self.secret_key)?,
+                };
+                if kind == "token-secret" {
+                    Source::TokenSecret { secret, owner: self.secret_owner }
+                } else {
+                    let spoke = self.spoke_server.zip(self.spoke_ca);
+                    Source::KubeconfigSecret {
+                        secret,
+                        context: self.secret_context,
+                        spoke: spoke.map(|(server, ca)| Spoke { server, ca }),
+                    }
+                }
+            }
+            "hub-identity" => {
+                Source::HubIdentity { certificate: self.client_certificate.unwrap_or_default() }
+            }
             other => {
-                return Err(Error::new(Kind::Usage, format!("--source={other} is unknown")).remedy(
-                    "upgrade kubectl inventory; known are synced-secret and managed-service-account",
-                ));
+                return Err(Error::new(Kind::Usage, format!("--source={other} is unknown"))
+                    .remedy("upgrade kubectl inventory: this kubeconfig was written by a newer version"));
             }
         };
         let tunnel = match self.tunnel.as_deref().zip(self.tunnel_port) {
@@ -227,12 +285,16 @@ impl Flags {
         for (flag, given) in [
             ("hub-server", self.hub_server.is_some()),
             ("hub-ca", self.hub_ca.is_some()),
-            ("namespace", self.namespace.is_some()),
             ("profile", self.profile.is_some()),
             ("profile-uid", self.profile_uid.is_some()),
             ("source", self.source.is_some()),
-            ("cluster", self.cluster.is_some()),
             ("secret", self.secret.is_some()),
+            ("secret-namespace", self.secret_namespace.is_some()),
+            ("secret-key", self.secret_key.is_some()),
+            ("secret-owner", self.secret_owner.is_some()),
+            ("secret-context", self.secret_context.is_some()),
+            ("spoke-server", self.spoke_server.is_some()),
+            ("client-certificate", self.client_certificate.is_some()),
             ("tunnel", self.tunnel.is_some()),
         ] {
             if given {
@@ -240,12 +302,14 @@ impl Flags {
                     .remedy("see credential-exec --help"));
             }
         }
-        let account = self.managed_serviceaccount.filter(|name| !name.is_empty()).ok_or_else(|| {
-            Error::new(Kind::Usage, "--managed-serviceaccount is missing")
-                .remedy("name the ManagedServiceAccount whose token is wanted")
-        })?;
+        if self.managed_serviceaccount.as_ref().is_some_and(String::is_empty) {
+            return Err(Error::new(Kind::Usage, "--managed-serviceaccount is empty")
+                .remedy("name the ManagedServiceAccount whose token is wanted"));
+        }
         Ok(DropIn {
-            account,
+            account: self.managed_serviceaccount,
+            cluster: self.cluster,
+            namespace: self.namespace,
             kubeconfig: self.kubeconfig,
             context: self.context,
             impersonate: Impersonate { user: self.as_user, groups: self.as_group, uid: self.as_uid },

@@ -4,7 +4,7 @@ use ring::digest::{Context, SHA256};
 
 use crate::error::Result;
 use crate::hub::Hub;
-use crate::request::{CredentialRequest, Source};
+use crate::request::CredentialRequest;
 
 /// The key of a request at this hub. It changes with the hub's server, its CA, who we are there,
 /// the profile and the place where the token lies.
@@ -12,24 +12,18 @@ use crate::request::{CredentialRequest, Source};
 /// # Errors
 /// Those of reading the hub's CA.
 pub fn full(hub: &Hub, request: &CredentialRequest) -> Result<String> {
-    let kind = match request.source {
-        Source::SyncedSecret { .. } => "synced-secret",
-        Source::ManagedServiceAccount { .. } => "managed-service-account",
-    };
-    let (Source::SyncedSecret { secret, .. } | Source::ManagedServiceAccount { secret, .. }) =
-        &request.source;
-    Ok(sha256(&[
+    let (ca, identity) = (hub.ca_fingerprint()?, hub.identity_hash());
+    let mut parts = vec![
         hub.server(),
-        &hub.ca_fingerprint()?,
-        &hub.identity_hash(),
+        &ca,
+        &identity,
         &request.profile.namespace,
         &request.profile.name,
         &request.profile.uid,
-        kind,
-        request.source.cluster(),
-        request.source.account(),
-        secret,
-    ]))
+        request.source.kind(),
+    ];
+    parts.extend(request.source.details().into_iter().flat_map(|(flag, value)| [flag, value]));
+    Ok(sha256(&parts))
 }
 
 /// Hex SHA-256 of several texts, each with its length, so that no two lists run together.

@@ -12,7 +12,7 @@ pub mod key;
 pub mod os;
 pub mod protocol;
 pub mod request;
-mod source;
+pub mod source;
 mod token;
 pub mod tunnel;
 
@@ -28,8 +28,8 @@ use error::{Error, Kind, Result};
 use hub::{Client, Hub, identity::Mode};
 use os::Stamp;
 use protocol::ExecInfo;
-use request::{CredentialRequest, HubPin, ProfileRef, Source, Tunnel};
-pub use token::{Claims, Credential};
+use request::{CredentialRequest, HubPin, ProfileRef, SecretKey, Source, Spoke, Tunnel};
+pub use token::{Certificate, Claims, Credential};
 
 /// Set for the run that renews a cache entry in the background.
 pub(crate) const RENEWAL: &str = "KUBECTL_INVENTORY_RENEWAL";
@@ -109,7 +109,7 @@ fn ask_hub(
     let job = match asked {
         Asked::Text(text) => return Ok(text.into_bytes()),
         Asked::Request(request) => Job::of_request(*request, info, env)?,
-        Asked::DropIn(drop_in) => Job::of_drop_in(*drop_in, info, env)?,
+        Asked::DropIn(drop_in) => Job::of_drop_in(*drop_in, info, raw_info, env)?,
     };
     let outcome = cold.run(&job).map_err(|e| e.context(job.whence()))?;
     if let Some(tunnel) = job.request.tunnel.as_ref().filter(|_| !renewal) {
@@ -151,6 +151,13 @@ fn question(args: &[OsString], info: &ExecInfo, env: &Env) -> String {
         add(arg);
     }
     add(OsStr::new(info.cluster_name.as_deref().unwrap_or_default()));
+    if let Some(secret) = &info.secret {
+        for part in
+            [Some(&secret.name), Some(&secret.key), secret.namespace.as_ref(), secret.context.as_ref()]
+        {
+            add(OsStr::new(part.map_or("", String::as_str)));
+        }
+    }
     if !args.iter().any(|arg| arg.as_encoded_bytes().starts_with(b"--request")) {
         add(std::env::current_dir().unwrap_or_default().as_os_str());
         for name in DECIDING {
@@ -172,7 +179,7 @@ impl Job {
     fn of_request(request: CredentialRequest, info: &ExecInfo, env: &Env) -> Result<Self> {
         if let Some(named) = &info.cluster_name
             && *named != request.profile.name
-            && *named != request.source.cluster()
+            && request.source.managed().is_none_or(|(cluster, _)| named != cluster)
         {
             return Err(Error::new(
                 Kind::Usage,
@@ -187,15 +194,13 @@ impl Job {
         Ok(Self { request, hub, candidates: Vec::new() })
     }
 
-    fn of_drop_in(asked: DropIn, info: &ExecInfo, env: &Env) -> Result<Self> {
-        let cluster = info.cluster_name.clone().ok_or_else(|| {
-            Error::new(Kind::Usage, "kubectl names no cluster (spec.cluster.config.clusterName)")
-                .remedy("set provideClusterInfo: true, and the extension client.authentication.k8s.io/exec in the cluster entry")
-        })?;
+    fn of_drop_in(asked: DropIn, info: &ExecInfo, raw_info: Option<&[u8]>, env: &Env) -> Result<Self> {
         let mut hub = find_hub::for_drop_in(&asked.kubeconfig, asked.context.as_deref(), env)?;
         find_hub::impersonate(&mut hub, &asked.impersonate);
         let pod = || Hub::in_cluster(env).ok().flatten().and_then(|hub| hub.namespace);
-        let namespace = env.var("NAMESPACE").or_else(pod).or_else(|| hub.namespace.clone());
+        let namespace = asked.namespace.clone().or_else(|| env.var("NAMESPACE")).or_else(pod);
+        let namespace = namespace.or_else(|| hub.namespace.clone()).unwrap_or_else(|| "default".to_owned());
+        let (cluster, source) = drop_in_source(&asked, &namespace, info, raw_info)?;
         let request = CredentialRequest {
             hub: HubPin {
                 kubeconfig: hub.files.clone(),
@@ -204,16 +209,8 @@ impl Job {
                 ca: hub.ca_fingerprint()?,
                 impersonate: asked.impersonate,
             },
-            profile: ProfileRef {
-                namespace: namespace.unwrap_or_else(|| "default".to_owned()),
-                name: cluster.clone(),
-                uid: String::new(),
-            },
-            source: Source::SyncedSecret {
-                secret: format!("{cluster}-{}", asked.account),
-                cluster,
-                account: asked.account,
-            },
+            profile: ProfileRef { namespace, name: cluster, uid: String::new() },
+            source,
             tunnel: None,
             timeout: asked.timeout,
             max_age: asked.max_age,
@@ -227,6 +224,58 @@ impl Job {
     fn whence(&self) -> String {
         whence(&self.request.profile.name, &self.hub.context)
     }
+}
+
+/// The cluster and the place of its credential, as the plugin would find them that this one stands in for.
+fn drop_in_source(
+    asked: &DropIn,
+    namespace: &str,
+    info: &ExecInfo,
+    raw_info: Option<&[u8]>,
+) -> Result<(String, Source)> {
+    let cluster = asked.cluster.clone().or_else(|| info.cluster_name.clone());
+    if let Some(account) = &asked.account {
+        let cluster = cluster.ok_or_else(|| {
+            Error::new(Kind::Usage, "kubectl names no cluster (spec.cluster.config.clusterName)")
+                .remedy("set provideClusterInfo: true, and the extension client.authentication.k8s.io/exec in the cluster entry; or name it with --cluster")
+        })?;
+        let secret = format!("{cluster}-{account}");
+        let source = Source::SyncedSecret { cluster: cluster.clone(), account: account.clone(), secret };
+        return Ok((cluster, source));
+    }
+    if let Some(told) = &info.secret {
+        let secret = SecretKey {
+            namespace: told.namespace.clone().unwrap_or_else(|| namespace.to_owned()),
+            name: told.name.clone(),
+            key: told.key.clone(),
+        };
+        let spoke = protocol::cluster(raw_info).map(told_spoke).transpose()?.flatten();
+        let source = Source::KubeconfigSecret { secret, context: told.context.clone(), spoke };
+        return Ok((told.name.clone(), source));
+    }
+    let cluster = cluster.ok_or_else(|| {
+        Error::new(Kind::Usage, "nothing says which credential is wanted").remedy(
+            "name an account with --managed-serviceaccount; or have kubectl say which Secret: spec.cluster.config with clusterName, or with name and key (provideClusterInfo: true)",
+        )
+    })?;
+    let secret =
+        SecretKey { namespace: namespace.to_owned(), name: cluster.clone(), key: "token".to_owned() };
+    Ok((cluster, Source::TokenSecret { secret, owner: None }))
+}
+
+/// The server that whoever runs us is going to ask: a kubeconfig of another one must not be handed on.
+fn told_spoke(cluster: hub::kubeconfig::Cluster) -> Result<Option<Spoke>> {
+    if cluster.server.is_empty() {
+        return Ok(None);
+    }
+    let hub = Hub {
+        context: String::new(),
+        namespace: None,
+        cluster,
+        user: hub::kubeconfig::User::default(),
+        files: Vec::new(),
+    };
+    Ok(Some(Spoke { server: hub.server().to_owned(), ca: hub.ca_fingerprint()? }))
 }
 
 fn whence(cluster: &str, context: &str) -> String {
@@ -357,13 +406,9 @@ impl Cold<'_> {
     }
 
     fn fetch(&self, job: &Job, chain: String) -> Result<Credential> {
-        runtime()?.block_on(async {
-            let client = Client::connect(&job.hub, self.env, self.options(job, chain)).await?;
-            let fetch = source::fetch(&client, &job.request, millis(self.env.clock()) / 1000);
-            // One request has this much time, and so have all of them together.
-            let all = tokio::time::timeout(job.request.timeout, fetch).await;
-            all.unwrap_or_else(|_| Err(client.too_slow()))
-        })
+        let now = millis(self.env.clock()) / 1000;
+        let options = self.options(job, chain);
+        runtime()?.block_on(source::fetch(&job.hub, self.env, options, &job.request, now))
     }
 }
 

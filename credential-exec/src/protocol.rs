@@ -10,6 +10,7 @@
 //! {"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
 //!  "status":{"expirationTimestamp":"2026-01-02T03:04:05Z","token":"…"}}
 //! ```
+//! or, in place of the token or beside it, `clientCertificateData` and `clientKeyData` in PEM.
 //! Source: `k8s.io/client-go/pkg/apis/clientauthentication`.
 
 use secrecy::ExposeSecret;
@@ -60,6 +61,23 @@ pub struct ExecInfo {
     pub interactive: bool,
     /// `spec.cluster.config.clusterName`, set by OCM to the ClusterProfile's name.
     pub cluster_name: Option<String>,
+    /// The rest of `spec.cluster.config`, as the Cluster Inventory API's `kubeconfig-secretreader` is told.
+    pub secret: Option<SecretConfig>,
+}
+
+/// Which Secret holds a kubeconfig.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct SecretConfig {
+    /// The Secret's name.
+    pub name: String,
+    /// The key in it.
+    pub key: String,
+    /// The Secret's namespace, where it is said.
+    #[serde(default)]
+    pub namespace: Option<String>,
+    /// The kubeconfig's context, where it is said.
+    #[serde(default)]
+    pub context: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -142,13 +160,16 @@ impl ExecInfo {
                 ))
             })?;
         let spec = wire.spec.unwrap_or(WireSpec { interactive: false, cluster: None });
-        let cluster_name = spec
-            .cluster
-            .and_then(|c| c.config)
-            .and_then(|c| serde_json::from_str::<WireConfig>(c.get()).ok())
-            .map(|c| c.cluster_name)
-            .filter(|n| !n.is_empty());
-        Ok(Self { api_version, interactive: spec.interactive, cluster_name })
+        let config = spec.cluster.and_then(|cluster| cluster.config).map(RawValue::get);
+        let cluster_name = config
+            .and_then(|config| serde_json::from_str::<WireConfig>(config).ok())
+            .map(|config| config.cluster_name)
+            .filter(|name| !name.is_empty());
+        let secret = config
+            .filter(|_| cluster_name.is_none())
+            .and_then(|config| serde_json::from_str::<SecretConfig>(config).ok())
+            .filter(|secret| !secret.name.is_empty() && !secret.key.is_empty());
+        Ok(Self { api_version, interactive: spec.interactive, cluster_name, secret })
     }
 }
 
@@ -164,20 +185,28 @@ struct WireAnswer<'a> {
 #[serde(rename_all = "camelCase")]
 struct WireStatus<'a> {
     expiration_timestamp: String,
-    token: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_certificate_data: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_key_data: Option<&'a str>,
 }
 
-/// The answer: one JSON object and a newline, holding the token.
+/// The answer: one JSON object and a newline, holding the credential.
 pub fn answer(version: ApiVersion, credential: &Credential) -> Vec<u8> {
+    let certificate = credential.certificate.as_ref();
     let answer = WireAnswer {
         api_version: version.as_str(),
         kind: "ExecCredential",
         status: WireStatus {
             expiration_timestamp: timestamp(credential.expires),
-            token: credential.token.expose_secret(),
+            token: credential.token.as_ref().map(ExposeSecret::expose_secret),
+            client_certificate_data: certificate.map(|certificate| certificate.chain.as_str()),
+            client_key_data: certificate.map(|certificate| certificate.key.expose_secret()),
         },
     };
-    let mut bytes = Vec::with_capacity(256 + answer.status.token.len());
+    let mut bytes = Vec::with_capacity(256 + answer.status.token.map_or(4096, str::len));
     let _ = serde_json::to_writer(&mut bytes, &answer);
     bytes.push(b'\n');
     bytes
@@ -223,8 +252,30 @@ mod tests {
         .unwrap();
         assert_eq!(
             info,
-            ExecInfo { api_version: ApiVersion::V1Beta1, interactive: true, cluster_name: Some("c1".into()) }
+            ExecInfo {
+                api_version: ApiVersion::V1Beta1,
+                interactive: true,
+                cluster_name: Some("c1".into()),
+                secret: None,
+            }
         );
+    }
+
+    #[test]
+    fn a_secret_is_told_by_name_and_key_at_least() {
+        let told = |config: &str| {
+            let text = format!(
+                r#"{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
+                    "spec":{{"cluster":{{"server":"x","config":{config}}}}}}}"#
+            );
+            ExecInfo::parse(Some(text.as_bytes())).unwrap().secret
+        };
+        let secret = told(r#"{"name":"s","key":"value","namespace":"ns","context":"c"}"#).unwrap();
+        assert_eq!((secret.name.as_str(), secret.namespace.as_deref()), ("s", Some("ns")));
+        assert!(told(r#"{"name":"s","key":"value"}"#).unwrap().context.is_none());
+        for other in [r#"{"name":"s"}"#, r#"{"name":"","key":"k"}"#, r#"{"clusterName":"c"}"#, "7", "null"] {
+            assert_eq!(told(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -104,6 +104,53 @@ pub enum Source {
         /// The Secret's name.
         secret: String,
     },
+    /// A bearer token in a Secret.
+    TokenSecret {
+        /// The Secret.
+        secret: SecretKey,
+        /// UID of the ClusterProfile that the Secret must belong to, where it was found to belong to one.
+        owner: Option<String>,
+    },
+    /// A kubeconfig in a Secret.
+    KubeconfigSecret {
+        /// The Secret.
+        secret: SecretKey,
+        /// The kubeconfig's context, where it is not the current one.
+        context: Option<String>,
+        /// What its cluster must still be; none where whoever asks says so.
+        spoke: Option<Spoke>,
+    },
+    /// The person's own identity at the hub.
+    HubIdentity {
+        /// Whether it may be a client certificate: the hub itself asks for it.
+        certificate: bool,
+    },
+}
+
+/// One value of a Secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretKey {
+    /// The Secret's namespace.
+    pub namespace: String,
+    /// The Secret's name.
+    pub name: String,
+    /// The key.
+    pub key: String,
+}
+
+impl std::fmt::Display for SecretKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Secret {}/{}", self.namespace, self.name)
+    }
+}
+
+/// A server and whom to trust there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spoke {
+    /// Its URL.
+    pub server: String,
+    /// [`crate::hub::Hub::ca_fingerprint`].
+    pub ca: String,
 }
 
 /// A tunnel from a port of this machine to a Service on the hub.
@@ -148,31 +195,56 @@ impl Tunnel {
 }
 
 impl Source {
-    /// The managed cluster whose token it is.
-    pub fn cluster(&self) -> &str {
+    /// The managed cluster and the managed service account whose token it is, where it is one of OCM's.
+    pub fn managed(&self) -> Option<(&str, &str)> {
         match self {
-            Self::SyncedSecret { cluster, .. } | Self::ManagedServiceAccount { cluster, .. } => cluster,
+            Self::SyncedSecret { cluster, account, .. }
+            | Self::ManagedServiceAccount { cluster, account, .. } => Some((cluster, account)),
+            _ => None,
         }
     }
 
-    /// The managed service account whose token it is.
-    pub fn account(&self) -> &str {
-        match self {
-            Self::SyncedSecret { account, .. } | Self::ManagedServiceAccount { account, .. } => account,
-        }
-    }
-
-    fn secret(&self) -> &str {
-        match self {
-            Self::SyncedSecret { secret, .. } | Self::ManagedServiceAccount { secret, .. } => secret,
-        }
-    }
-
-    fn kind(&self) -> &'static str {
+    /// Its name in arguments.
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::SyncedSecret { .. } => "synced-secret",
             Self::ManagedServiceAccount { .. } => "managed-service-account",
+            Self::TokenSecret { .. } => "token-secret",
+            Self::KubeconfigSecret { .. } => "kubeconfig-secret",
+            Self::HubIdentity { .. } => "hub-identity",
         }
+    }
+
+    /// Everything else that tells one source from another, as flags and values in a fixed order.
+    pub fn details(&self) -> Vec<(&'static str, &str)> {
+        match self {
+            Self::SyncedSecret { cluster, account, secret }
+            | Self::ManagedServiceAccount { cluster, account, secret } => {
+                vec![("cluster", cluster), ("managed-serviceaccount", account), ("secret", secret)]
+            }
+            Self::TokenSecret { secret, owner } => {
+                let mut details = secret.details();
+                details.extend(owner.as_deref().map(|owner| ("secret-owner", owner)));
+                details
+            }
+            Self::KubeconfigSecret { secret, context, spoke } => {
+                let mut details = secret.details();
+                details.extend(context.as_deref().map(|context| ("secret-context", context)));
+                if let Some(Spoke { server, ca }) = spoke {
+                    details.extend([("spoke-server", server.as_str()), ("spoke-ca", ca)]);
+                }
+                details
+            }
+            Self::HubIdentity { certificate } => {
+                vec![("client-certificate", if *certificate { "true" } else { "false" })]
+            }
+        }
+    }
+}
+
+impl SecretKey {
+    fn details(&self) -> Vec<(&'static str, &str)> {
+        vec![("secret-namespace", &self.namespace), ("secret", &self.name), ("secret-key", &self.key)]
     }
 }
 
@@ -203,11 +275,11 @@ impl CredentialRequest {
             ("profile", &self.profile.name),
             ("profile-uid", &self.profile.uid),
             ("source", self.source.kind()),
-            ("cluster", self.source.cluster()),
-            ("managed-serviceaccount", self.source.account()),
-            ("secret", self.source.secret()),
         ] {
             args.push(format!("--{flag}={}", hub_name(flag, name)?));
+        }
+        for (flag, value) in self.source.details() {
+            args.push(format!("--{flag}={}", hub_name(flag, value)?));
         }
         if let Some(tunnel) = &self.tunnel {
             args.push(format!("--tunnel={}", hub_name("tunnel", &tunnel.target())?));
@@ -299,11 +371,13 @@ mod tests {
             paths in prop::collection::vec("[^\0]{1,30}", 1..3),
             (context, server, ca) in (".*", ".*", ".*"),
             (user, groups, uid) in (prop::option::of(".*"), prop::collection::vec(".*", 0..3), prop::option::of(".*")),
-            names in prop::collection::vec("[A-Za-z0-9._/:@=][A-Za-z0-9._/:@=-]{0,20}", 6),
+            names in prop::collection::vec("[A-Za-z0-9._/:@=][A-Za-z0-9._/:@=-]{0,20}", 8),
             tunnel in prop::option::of(("[a-z0-9-]{1,9}", "[a-z0-9-]{1,9}", any::<u16>(), any::<u16>(), 1u64..9999)),
-            synced in any::<bool>(), no_cache in any::<bool>(), timeout in 1u64..600, max_age in 0u64..100_000,
+            kind in 0..5, flag in any::<bool>(), no_cache in any::<bool>(), timeout in 1u64..600, max_age in 0u64..100_000,
         ) -> CredentialRequest {
-            let (cluster, account, secret) = (names[3].clone(), names[4].clone(), names[5].clone());
+            let name = |n: usize| names[n].clone();
+            let (cluster, account, secret) = (name(3), name(4), name(5));
+            let key = SecretKey { namespace: name(3), name: name(4), key: name(5) };
             CredentialRequest {
                 hub: HubPin {
                     kubeconfig: paths.into_iter().map(PathBuf::from).collect(),
@@ -311,8 +385,17 @@ mod tests {
                     impersonate: Impersonate { user, groups, uid },
                 },
                 profile: ProfileRef { namespace: names[0].clone(), name: names[1].clone(), uid: names[2].clone() },
-                source: if synced { Source::SyncedSecret { cluster, account, secret } }
-                    else { Source::ManagedServiceAccount { cluster, account, secret } },
+                source: match kind {
+                    0 => Source::SyncedSecret { cluster, account, secret },
+                    1 => Source::ManagedServiceAccount { cluster, account, secret },
+                    2 => Source::TokenSecret { secret: key, owner: flag.then(|| name(6)) },
+                    3 => Source::KubeconfigSecret {
+                        secret: key,
+                        context: flag.then(|| name(6)),
+                        spoke: (!flag).then(|| Spoke { server: name(6), ca: name(7) }),
+                    },
+                    _ => Source::HubIdentity { certificate: flag },
+                },
                 tunnel: tunnel.map(|(namespace, service, service_port, port, idle)| Tunnel {
                     namespace: format!("n{namespace}"), service, service_port, port, idle: Duration::from_secs(idle),
                 }),

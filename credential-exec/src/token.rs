@@ -1,28 +1,70 @@
 //! A bearer token and its dates. The hub vouches for the token: its signature is not ours to check.
 
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::error::{Error, Kind, Result};
 
 /// How long an answer lives whose own end nobody tells, in seconds.
 pub const UNKNOWN_LIFE: i64 = 300;
 
-/// What goes to kubectl.
-#[derive(Clone, Debug)]
+/// What goes to kubectl: a token, a client certificate, or both.
+#[derive(Clone, Debug, Default)]
 pub struct Credential {
     /// The bearer token.
-    pub token: SecretString,
+    pub token: Option<SecretString>,
+    /// The client certificate.
+    pub certificate: Option<Certificate>,
     /// When it ends, in seconds since the epoch.
     pub expires: i64,
     /// When its life began, in seconds since the epoch, where known.
     pub issued: Option<i64>,
 }
 
+/// A client certificate with its key, PEM.
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    /// The leaf, and what it was signed by.
+    pub chain: String,
+    /// The key.
+    pub key: SecretString,
+}
+
+impl Certificate {
+    /// Begin and end of the leaf's validity, in seconds since the epoch.
+    ///
+    /// # Errors
+    /// [`Kind::Failed`] for text that holds no certificate.
+    pub fn validity(&self) -> Result<(i64, i64)> {
+        let none = || Error::new(Kind::Failed, "holds a client certificate that cannot be read");
+        let leaf = CertificateDer::pem_slice_iter(self.chain.as_bytes()).next();
+        let leaf = leaf.and_then(|leaf| leaf.ok()).ok_or_else(none)?;
+        let (_, leaf) = X509Certificate::from_der(&leaf).map_err(|_| none())?;
+        let validity = leaf.validity();
+        Ok((validity.not_before.timestamp(), validity.not_after.timestamp()))
+    }
+}
+
 impl Credential {
     /// A token with its dates.
     pub fn new(token: SecretString, expires: i64, issued: Option<i64>) -> Self {
-        Self { token, expires, issued }
+        Self { token: Some(token), expires, issued, ..Self::default() }
+    }
+
+    /// A client certificate, perhaps beside a token; it ends with whatever of them ends first.
+    ///
+    /// # Errors
+    /// As [`Certificate::validity`].
+    pub fn with_certificate(mut self, certificate: Certificate) -> Result<Self> {
+        let (begin, end) = certificate.validity()?;
+        if self.token.is_none() || end < self.expires {
+            (self.expires, self.issued) = (end, Some(begin));
+        }
+        self.certificate = Some(certificate);
+        Ok(self)
     }
 
     /// Whether it lives long enough to be handed out again at `now`: more than a tenth of its
@@ -33,20 +75,9 @@ impl Credential {
         self.expires.saturating_sub(now) > margin
     }
 
-    /// The credential, unless it is already over.
-    ///
-    /// # Errors
-    /// [`Kind::Failed`], saying how long ago it ended and whose work it is to renew it.
-    pub fn unexpired(self, now: i64, cluster: &str) -> Result<Self> {
-        if self.expires > now {
-            return Ok(self);
-        }
-        let ago = ago(now.saturating_sub(self.expires));
-        Err(Error::new(
-            Kind::Failed,
-            format!("token expired {ago} ago; the agent on {cluster} is not rotating it"),
-        )
-        .remedy(format!("check the managed-serviceaccount add-on agent on {cluster}")))
+    /// How long ago it ended, in words; `None` while it is good.
+    pub fn ended(&self, now: i64) -> Option<String> {
+        (self.expires <= now).then(|| ago(now.saturating_sub(self.expires)))
     }
 }
 
@@ -153,14 +184,27 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_token_says_since_when_and_who_should_rotate_it() {
+    fn what_ended_says_since_when_in_its_largest_unit() {
         for (ago, words) in [(3 * 86_400 + 5, "3 d"), (7_200, "2 h"), (61, "1 min"), (0, "0 s")] {
-            let error =
-                Credential::new("t".into(), 1_000, None).unexpired(1_000 + ago, "cluster1").unwrap_err();
-            assert_eq!(
-                error.cause,
-                format!("token expired {words} ago; the agent on cluster1 is not rotating it")
-            );
+            let credential = Credential::new("t".into(), 1_000, None);
+            assert_eq!(credential.ended(1_000 + ago).as_deref(), Some(words));
         }
+        assert_eq!(Credential::new("t".into(), 1_000, None).ended(999), None);
+    }
+
+    #[test]
+    fn a_certificate_ends_with_its_leaf_and_a_token_beside_it_may_end_before() {
+        let made = rcgen::generate_simple_self_signed(["me".to_owned()]).unwrap();
+        let certificate =
+            || Certificate { chain: made.cert.pem(), key: made.signing_key.serialize_pem().into() };
+        let (begin, end) = certificate().validity().unwrap();
+        assert!(begin < end);
+        let alone = Credential::default().with_certificate(certificate()).unwrap();
+        assert_eq!((alone.expires, alone.issued), (end, Some(begin)));
+        let both = Credential::new("t".into(), 1_000, None).with_certificate(certificate()).unwrap();
+        assert_eq!(both.expires, 1_000);
+        let garbage = Certificate { chain: "garbage".into(), key: "k".into() };
+        assert!(Credential::default().with_certificate(garbage).is_err());
+        assert!(!format!("{both:?}").contains("PRIVATE KEY"));
     }
 }

@@ -18,6 +18,7 @@ use super::kubeconfig::{Exec, Hub, User, bytes};
 use super::tls::ClientCertificate;
 use crate::env::Env;
 use crate::error::{Error, Kind, Result};
+use crate::token::Certificate;
 
 const V1: &str = "client.authentication.k8s.io/v1";
 const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
@@ -67,6 +68,40 @@ pub async fn resolve(hub: &Hub, env: &Env, mode: Mode, extra_env: &[(String, Str
         }
     }
     Ok(identity)
+}
+
+/// What the hub's user entry logs in with, as it is.
+pub struct Login {
+    /// The bearer token.
+    pub token: Option<SecretString>,
+    /// The client certificate.
+    pub certificate: Option<Certificate>,
+    /// When a plugin says that it ends, in seconds since the epoch.
+    pub expires: Option<i64>,
+}
+
+/// Logs in, to hand the credential on. A user name and password is none that could be.
+///
+/// # Errors
+/// As [`resolve`].
+pub async fn login(hub: &Hub, env: &Env, mode: Mode, extra_env: &[(String, String)]) -> Result<Login> {
+    let user = &hub.user;
+    check(hub)?;
+    let token = match &user.token_file {
+        Some(path) => read_token(path).or_else(|error| user.token.clone().ok_or(error)).map(Some)?,
+        None => user.token.clone(),
+    };
+    let mut login = Login { token, certificate: pem(user)?, expires: None };
+    if let Some(exec) = user.exec.as_ref().filter(|_| login.token.is_none()) {
+        let status = run_plugin(hub, exec, env, mode, extra_env).await?;
+        login.token = status.token;
+        login.expires =
+            status.expires.and_then(|at| at.parse::<jiff::Timestamp>().ok()).map(|at| at.as_second());
+        if let (None, Some(chain), Some(key)) = (&login.certificate, status.certificate, status.key) {
+            login.certificate = Some(Certificate { chain, key });
+        }
+    }
+    Ok(login)
 }
 
 fn check(hub: &Hub) -> Result<()> {
@@ -138,6 +173,17 @@ fn header(text: &str, what: &str) -> Result<HeaderValue> {
 }
 
 fn static_certificate(user: &User) -> Result<Option<ClientCertificate>> {
+    let pem = pem(user)?;
+    pem.map(|pem| ClientCertificate::from_pem(pem.chain.as_bytes(), pem.key.expose_secret().as_bytes()))
+        .transpose()
+}
+
+/// The client certificate of the user entry and its key, both or neither.
+fn pem(user: &User) -> Result<Option<Certificate>> {
+    let text = |bytes: Vec<u8>, what: &str| {
+        String::from_utf8(bytes)
+            .map_err(|_| Error::new(Kind::Usage, format!("the hub user's {what} is not PEM")))
+    };
     let chain = bytes(
         user.client_certificate_data.as_deref(),
         user.client_certificate.as_deref(),
@@ -146,7 +192,10 @@ fn static_certificate(user: &User) -> Result<Option<ClientCertificate>> {
     let key_data = user.client_key_data.as_ref().map(|key| key.expose_secret());
     let key = bytes(key_data, user.client_key.as_deref(), "client-key")?;
     match (chain, key) {
-        (Some(chain), Some(key)) => ClientCertificate::from_pem(&chain, &key).map(Some),
+        (Some(chain), Some(key)) => Ok(Some(Certificate {
+            chain: text(chain, "client certificate")?,
+            key: text(key, "client key")?.into(),
+        })),
         (None, None) => Ok(None),
         (Some(_), None) => {
             Err(Error::new(Kind::Usage, "the hub user has a client certificate and no client key"))
@@ -214,6 +263,8 @@ struct Status {
     certificate: Option<String>,
     #[serde(default, rename = "clientKeyData")]
     key: Option<SecretString>,
+    #[serde(default, rename = "expirationTimestamp")]
+    expires: Option<String>,
 }
 
 #[derive(Deserialize)]

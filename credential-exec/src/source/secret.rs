@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
 use crate::error::{Error, Kind, Result};
@@ -49,18 +49,16 @@ pub struct OwnerReference {
 }
 
 impl Secret {
-    /// Reads one Secret.
+    /// Reads one Secret; `missing` is what to do where it is not there.
     ///
     /// # Errors
     /// Those of the hub; a missing Secret and a missing permission say what to do.
-    pub async fn get(client: &Client, namespace: &str, name: &str) -> Result<Self> {
+    pub async fn get(client: &Client, namespace: &str, name: &str, missing: &str) -> Result<Self> {
         let what = format!("Secret {namespace}/{name}");
         let path = format!("/api/v1/namespaces/{}/secrets/{}", segment(namespace), segment(name));
         let answer = client.get(&path, None).await?;
         answer.json::<Self>(&what).map_err(|error| match error.kind {
-            Kind::NotFound => Error::new(Kind::NotFound, format!("{what} is not on the hub")).remedy(
-                "check that the ManagedServiceAccount exists and has a token, then run `kubectl inventory use` again",
-            ),
+            Kind::NotFound => Error::new(Kind::NotFound, format!("{what} is not on the hub")).remedy(missing),
             Kind::Refused if error.remedy.is_empty() => {
                 error.remedy(format!("ask for `get` on this Secret in namespace {namespace} of the hub"))
             }
@@ -78,28 +76,49 @@ impl Secret {
         format!("{}/{}", self.metadata.namespace, self.metadata.name)
     }
 
-    /// The bearer token under key `token`.
+    /// Whether it belongs to this object.
+    pub fn is_owned_by(&self, kind: &str, name: &str, uid: &str) -> bool {
+        let mut owners = self.metadata.owner_references.iter().flatten();
+        owners.any(|owner| owner.kind == kind && owner.name == name && (uid.is_empty() || owner.uid == uid))
+    }
+
+    /// The text under a key.
+    ///
+    /// # Errors
+    /// [`Kind::Failed`] when there is none.
+    pub fn text(&self, key: &str) -> Result<SecretString> {
+        let encoded = self.data.as_ref().and_then(|data| data.get(key));
+        let encoded = encoded.ok_or_else(|| self.broken(&format!("has no key `{key}`")))?;
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode(encoded.expose_secret())
+            .map_err(|_| self.broken(&format!("has a `{key}` that is not base64")))?;
+        let text =
+            String::from_utf8(bytes).map_err(|_| self.broken(&format!("has a `{key}` that is not text")))?;
+        Ok(text.into())
+    }
+
+    /// The bearer token under a key.
     ///
     /// # Errors
     /// [`Kind::Failed`] when there is none, or it could not stand in an HTTP header.
-    pub fn token(&self) -> Result<SecretString> {
-        use secrecy::ExposeSecret;
-        let broken = |why: &str| {
-            Error::new(Kind::Failed, format!("Secret {} on the hub {why}", self.id()))
-                .remedy("check the managed-serviceaccount add-on agent on the managed cluster")
-        };
-        let encoded = self.data.as_ref().and_then(|data| data.get("token"));
-        let encoded = encoded.ok_or_else(|| broken("has no key `token`"))?;
-        let bytes = base64::engine::general_purpose::STANDARD
-            .decode(encoded.expose_secret())
-            .map_err(|_| broken("holds a token that is not base64"))?;
-        let text = String::from_utf8(bytes).map_err(|_| broken("holds a token that is not text"))?;
-        let token = text.trim();
-        if token.is_empty() || !token.chars().all(|c| c.is_ascii_graphic()) {
-            return Err(broken("holds no usable token"));
+    pub fn token(&self, key: &str) -> Result<SecretString> {
+        let text = self.text(key)?;
+        let token = text.expose_secret().trim();
+        if !is_token(token) {
+            return Err(self.broken("holds no usable token"));
         }
         Ok(token.into())
     }
+
+    /// What is wrong with it.
+    pub fn broken(&self, why: &str) -> Error {
+        Error::new(Kind::Failed, format!("Secret {} on the hub {why}", self.id()))
+    }
+}
+
+/// Whether this could stand in an HTTP header.
+pub fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic())
 }
 
 /// A name as one segment of a URL's path.
@@ -113,7 +132,6 @@ pub fn segment(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use secrecy::ExposeSecret;
 
     fn with_token(data: serde_json::Value) -> Secret {
         serde_json::from_value(
@@ -125,7 +143,7 @@ mod tests {
     #[test]
     fn the_token_is_decoded_and_trimmed() {
         let secret = with_token(serde_json::json!({"token": "YWJjCg==", "ca.crt": ""}));
-        assert_eq!(secret.token().unwrap().expose_secret(), "abc");
+        assert_eq!(secret.token("token").unwrap().expose_secret(), "abc");
     }
 
     #[test]
@@ -138,7 +156,7 @@ mod tests {
             r#"{"token":"/w=="}"#,
             r#"{"token":"YQpi"}"#,
         ] {
-            let error = with_token(serde_json::from_str(data).unwrap()).token().unwrap_err();
+            let error = with_token(serde_json::from_str(data).unwrap()).token("token").unwrap_err();
             assert!(error.cause.starts_with("Secret ns/s on the hub "), "{error}");
         }
     }

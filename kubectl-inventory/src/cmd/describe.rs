@@ -162,7 +162,11 @@ fn by_what(found: &Found) -> String {
                 Some(tunnel) => format!(" through a tunnel over the hub to {}", tunnel.target()),
                 None => String::new(),
             };
-            format!("as managed service account {}{way}", source.account())
+            let who = match source.managed() {
+                Some((_, account)) => format!("as managed service account {account}"),
+                None => format!("by credential-exec ({})", source.kind()),
+            };
+            format!("{who}{way}")
         }
     }
 }

@@ -166,7 +166,7 @@ impl UseCluster<'_> {
     fn entry(&self, plan: &Plan, command: &str, document: &Document) -> Result<Entry> {
         let meta = &plan.profile;
         let account = match &plan.found.login {
-            Login::Ours { source, .. } => Some(source.account().to_owned()),
+            Login::Ours { source, .. } => source.managed().map(|(_, account)| account.to_owned()),
             Login::Plugin(_) => None,
         };
         let mark = Mark {

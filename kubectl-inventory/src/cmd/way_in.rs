@@ -132,7 +132,9 @@ impl WayIn<'_> {
         let cluster = endpoint::check(name, published, self.flags.allow_insecure)?;
         let source = accounts::choose(client, profile, self.flags.managed_serviceaccount.as_deref()).await?;
         let namespace = accounts::user_server_namespace(client).await?;
-        let agreed = self.trust(&cluster, &source, &namespace, may_ask, &mut notes)?;
+        let managed = profile.managed_cluster();
+        let bound = matches!(source, Source::SyncedSecret { .. });
+        let agreed = self.trust(&cluster, managed, bound, &namespace, may_ask, &mut notes)?;
         let host = endpoint::parse_server(&cluster.server).map(|server| server.host).unwrap_or_default();
         if trust::is_user_server(&host, &namespace)
             && let Some(warning) = accounts::missing_user_server(client, &namespace).await?
@@ -140,7 +142,7 @@ impl WayIn<'_> {
             notes.push(format!("warning: {}; {}", warning.cause, warning.remedy));
         }
         let (cluster, tunnel) =
-            self.reach(cluster, source.cluster(), &namespace, agreed.is_some(), &mut notes).await?;
+            self.reach(cluster, managed, &namespace, agreed.is_some(), &mut notes).await?;
         if let Some(tunnel) = &tunnel {
             notes.push(format!(
                 "note: {name} is reached through a tunnel over the hub to {} (port {} here)",
@@ -301,24 +303,22 @@ impl WayIn<'_> {
         })
     }
 
-    /// Whether this server may be given this account's token; asks the person where it is theirs to say.
+    /// Whether this server may be given a token of this cluster, which may be bound to its profile; asks the
+    /// person where it is theirs to say.
     fn trust(
         &self,
         cluster: &ClusterEntry,
-        source: &Source,
+        managed: &str,
+        bound: bool,
         user_server_namespace: &str,
         may_ask: bool,
         notes: &mut Vec<String>,
     ) -> Result<Option<Remembered>> {
-        let managed = source.cluster();
         let offer = self.offer(cluster, managed)?;
         let remembered = trust_store::load(self.env)?;
         let known =
             Known { user_server_namespace, hosts: &self.config.trusted_hosts, remembered: &remembered };
-        let verdict = match source {
-            Source::SyncedSecret { .. } => trust::judge_bound(&offer, &known),
-            Source::ManagedServiceAccount { .. } => trust::judge(&offer, &known),
-        };
+        let verdict = if bound { trust::judge_bound(&offer, &known) } else { trust::judge(&offer, &known) };
         let question = match verdict {
             Verdict::Trusted => return Ok(None),
             Verdict::Ask => question(&offer),

@@ -226,7 +226,7 @@ mod tests {
         accounts.add_own(own(&["x", "y"]));
         let error = accounts.choose(&profile(), None).unwrap_err();
         assert_eq!((error.kind, error.cause.contains("x, y")), (Kind::Usage, true), "{error}");
-        assert_eq!(accounts.choose(&profile(), Some("y")).unwrap().account(), "y");
+        assert_eq!(accounts.choose(&profile(), Some("y")).unwrap().managed(), Some(("a", "y")));
         let error = accounts.choose(&profile(), Some("z")).unwrap_err();
         assert_eq!((error.kind, error.remedy.contains("x, y")), (Kind::NotFound, true), "{error}");
     }
