@@ -19,16 +19,23 @@ use crate::inventory::cluster_profile::ProviderCluster;
 pub enum Provider {
     /// Open Cluster Management: a managed service account's token, kept on the hub.
     OpenClusterManagement,
+    /// The Cluster Inventory API's `secretreader`: a token in a Secret of the cluster's name.
+    SecretReader,
+    /// The Cluster Inventory API's `kubeconfig-secretreader`: a kubeconfig in a Secret.
+    KubeconfigSecretReader,
 }
 
 /// What is built in, in order of preference.
-pub const BUILT_IN: &[Provider] = &[Provider::OpenClusterManagement];
+pub const BUILT_IN: &[Provider] =
+    &[Provider::OpenClusterManagement, Provider::SecretReader, Provider::KubeconfigSecretReader];
 
 impl Provider {
     /// The name under which profiles publish it.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenClusterManagement => "open-cluster-management",
+            Self::SecretReader => "secretreader",
+            Self::KubeconfigSecretReader => "kubeconfig-secretreader",
         }
     }
 }

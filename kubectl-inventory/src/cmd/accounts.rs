@@ -2,7 +2,7 @@
 
 use credential_exec::error::{Error, Kind, Result};
 use credential_exec::hub::Client;
-use credential_exec::request::Source;
+use credential_exec::request::{SecretKey, Source};
 use serde::Deserialize;
 
 use crate::access::trust::{DEFAULT_NAMESPACE, USER_SERVER};
@@ -67,6 +67,25 @@ pub async fn choose(client: &Client, profile: &ClusterProfile, wanted: Option<&s
         (Kind::NotFound, Some(hidden)) if accounts.without_token.is_empty() => hidden,
         _ => error,
     })
+}
+
+/// The metadata of a Secret; `None` where it may not be seen, which the one who reads it will say.
+///
+/// # Errors
+/// A Secret that is not there, and a hub that cannot be reached.
+pub async fn secret_metadata(client: &Client, secret: &SecretKey) -> Result<Option<SecretMetadata>> {
+    let SecretKey { namespace, name, .. } = secret;
+    if !is_name(name) || !is_name(namespace) {
+        return Err(Error::new(Kind::Refused, format!("{secret} is no name of a Secret"))
+            .remedy("ask the cluster's manager to correct what the profile tells plugins"));
+    }
+    let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
+    let answer = client.get(&path, Some(METADATA)).await?;
+    if answer.status == http::StatusCode::NOT_FOUND && answer.is_status() {
+        return Err(Error::new(Kind::NotFound, format!("{secret} is not on the hub"))
+            .remedy("it is to hold the cluster's credential; whoever keeps it there must create it"));
+    }
+    Ok(answer.json("Secrets").ok())
 }
 
 /// Whether this can be the name of an object: it becomes a part of paths.

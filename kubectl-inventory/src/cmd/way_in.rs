@@ -10,8 +10,10 @@ use credential_exec::hub::client::Options;
 use credential_exec::hub::kubeconfig::{Cluster, User};
 use credential_exec::hub::{Client, Hub};
 use credential_exec::key::sha256;
-use credential_exec::request::{HubPin, Source, Tunnel};
+use credential_exec::request::{HubPin, SecretKey, Source, Spoke, Tunnel};
+use credential_exec::source::kubeconfig_secret;
 use credential_exec::tunnel;
+use secrecy::ExposeSecret;
 
 use crate::access::kubeconfig::{ClusterEntry, ExecEntry};
 use crate::access::provider_file::FileProvider;
@@ -23,7 +25,7 @@ use crate::cmd::accounts;
 use crate::config::Config;
 use crate::hub::Chosen;
 use crate::inventory::ClusterProfile;
-use crate::inventory::cluster_profile::ProviderCluster;
+use crate::inventory::cluster_profile::{PLUGIN_EXTENSION, ProviderCluster};
 use crate::{hub, trust_store};
 
 /// A way in, made ready.
@@ -126,7 +128,26 @@ impl WayIn<'_> {
         published: &ProviderCluster,
         may_ask: bool,
     ) -> Result<Found> {
-        let Provider::OpenClusterManagement = provider;
+        if let (Some(account), false) =
+            (&self.flags.managed_serviceaccount, provider == Provider::OpenClusterManagement)
+        {
+            return Err(no_account(account, provider.name()));
+        }
+        match provider {
+            Provider::OpenClusterManagement => self.ocm(client, profile, published, may_ask).await,
+            Provider::SecretReader => self.token_secret(client, profile, published, may_ask).await,
+            Provider::KubeconfigSecretReader => self.kubeconfig_secret(client, profile, published).await,
+        }
+    }
+
+    /// With the token of a managed service account.
+    async fn ocm(
+        &self,
+        client: &Client,
+        profile: &ClusterProfile,
+        published: &ProviderCluster,
+        may_ask: bool,
+    ) -> Result<Found> {
         let name = &profile.metadata.name;
         let mut notes = Vec::new();
         let cluster = endpoint::check(name, published, self.flags.allow_insecure)?;
@@ -141,8 +162,109 @@ impl WayIn<'_> {
         {
             notes.push(format!("warning: {}; {}", warning.cause, warning.remedy));
         }
+        self.ours(name, cluster, managed, &namespace, source, agreed, notes).await
+    }
+
+    /// With the token in the Secret that is named after the cluster, in the profile's namespace.
+    async fn token_secret(
+        &self,
+        client: &Client,
+        profile: &ClusterProfile,
+        published: &ProviderCluster,
+        may_ask: bool,
+    ) -> Result<Found> {
+        let name = &profile.metadata.name;
+        let mut notes = Vec::new();
+        let cluster = endpoint::check(name, published, self.flags.allow_insecure)?;
+        let secret = told_by_cluster_name(profile, published)?;
+        let owner = accounts::secret_metadata(client, &secret)
+            .await?
+            .is_some_and(|metadata| metadata.belongs_to(profile))
+            .then(|| profile.metadata.uid.clone());
+        let namespace = accounts::user_server_namespace(client).await?;
+        let managed = secret.name.clone();
+        let agreed = self.trust(&cluster, &managed, owner.is_some(), &namespace, may_ask, &mut notes)?;
+        let source = Source::TokenSecret { secret, owner };
+        self.ours(name, cluster, &managed, &namespace, source, agreed, notes).await
+    }
+
+    /// With what a kubeconfig in a Secret logs in with. Server and CA are that kubeconfig's, and the profile
+    /// must publish the same: the credential goes nowhere else.
+    async fn kubeconfig_secret(
+        &self,
+        client: &Client,
+        profile: &ClusterProfile,
+        published: &ProviderCluster,
+    ) -> Result<Found> {
+        let name = &profile.metadata.name;
+        let (secret, context) = told_by_config(profile, published)?;
+        let entry = endpoint::check(name, published, false)?;
+        let found = self.by_kubeconfig(client, &secret, context).await?;
+        let (here, there) = (spoke_of(&entry)?, spoke_of(&found.cluster)?);
+        if here != there {
+            return Err(Error::new(
+                Kind::Refused,
+                format!(
+                    "the profile of {name} publishes {} (CA {}), and the kubeconfig in {secret} leads to {} (CA {})",
+                    here.server,
+                    &here.ca[..here.ca.len().min(12)],
+                    there.server,
+                    &there.ca[..there.ca.len().min(12)]
+                ),
+            )
+            .remedy("ask the cluster's manager to publish the server and CA of that kubeconfig"));
+        }
+        Ok(found)
+    }
+
+    /// With a kubeconfig in a Secret, to where it leads.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    pub async fn by_kubeconfig(
+        &self,
+        client: &Client,
+        secret: &SecretKey,
+        context: Option<String>,
+    ) -> Result<Found> {
+        let now = jiff::Timestamp::try_from(self.env.clock()).unwrap_or_default().as_second();
+        let (cluster, spoke) = kubeconfig_secret::look(client, secret, context.as_deref(), now).await?;
+        let proxy = cluster.proxy_url.as_ref().map(|url| url.expose_secret().to_owned());
+        if proxy.as_ref().is_some_and(|url| url.contains('@')) {
+            return Err(Error::new(Kind::Refused, format!("the kubeconfig in {secret} has a proxy with a password"))
+                .remedy("no secret is written into a kubeconfig; name a plugin in a provider file (docs/providers.md)"));
+        }
+        let entry = ClusterEntry {
+            server: spoke.server.clone(),
+            tls_server_name: cluster.tls_server_name,
+            ca_data: cluster.certificate_authority_data,
+            proxy_url: proxy,
+            disable_compression: cluster.disable_compression,
+            ..ClusterEntry::default()
+        };
+        let source = Source::KubeconfigSecret { secret: secret.clone(), context, spoke: Some(spoke) };
+        Ok(Found {
+            cluster: entry,
+            login: Login::Ours { source, tunnel: None },
+            notes: Vec::new(),
+            agreed: None,
+        })
+    }
+
+    /// By our own plugin with this source, to a server that was found worthy of it.
+    #[expect(clippy::too_many_arguments, reason = "each is one fact about the way, found before")]
+    async fn ours(
+        &self,
+        name: &str,
+        cluster: ClusterEntry,
+        managed: &str,
+        user_server_namespace: &str,
+        source: Source,
+        agreed: Option<Remembered>,
+        mut notes: Vec<String>,
+    ) -> Result<Found> {
         let (cluster, tunnel) =
-            self.reach(cluster, managed, &namespace, agreed.is_some(), &mut notes).await?;
+            self.reach(cluster, managed, user_server_namespace, agreed.is_some(), &mut notes).await?;
         if let Some(tunnel) = &tunnel {
             notes.push(format!(
                 "note: {name} is reached through a tunnel over the hub to {} (port {} here)",
@@ -165,11 +287,7 @@ impl WayIn<'_> {
         let name = &profile.metadata.name;
         let mut notes = Vec::new();
         if let Some(account) = &self.flags.managed_serviceaccount {
-            return Err(Error::new(
-                Kind::Usage,
-                format!("--managed-serviceaccount {account} means nothing to provider {}", provider.name),
-            )
-            .remedy("leave it out, or choose --provider open-cluster-management"));
+            return Err(no_account(account, &provider.name));
         }
         let cluster = endpoint::check(name, published, self.flags.allow_insecure)?;
         let ocm = provider.name == Provider::OpenClusterManagement.name();
@@ -256,20 +374,7 @@ impl WayIn<'_> {
     /// resolve by accident, and something else may answer there.
     async fn answers_here(&self, published: &ClusterEntry) -> bool {
         const LIMIT: Duration = Duration::from_secs(2);
-        let hub = Hub {
-            context: published.server.clone(),
-            namespace: None,
-            cluster: Cluster {
-                server: published.server.clone(),
-                tls_server_name: published.tls_server_name.clone(),
-                insecure_skip_tls_verify: published.insecure,
-                certificate_authority_data: published.ca_data.clone(),
-                proxy_url: published.proxy_url.clone().map(Into::into),
-                ..Cluster::default()
-            },
-            user: User::default(),
-            files: Vec::new(),
-        };
+        let hub = bare(published);
         let options = Options { deadline: LIMIT, ..Options::default() };
         let shaken = async {
             let client = Client::connect(&hub, self.env, options).await.ok()?;
@@ -342,6 +447,73 @@ impl WayIn<'_> {
         }
         Err(Error::new(Kind::Refused, format!("{question}, which is not OCM's user-server"))
             .remedy("if that server is the cluster's, add --trust-server"))
+    }
+}
+
+fn no_account(account: &str, provider: &str) -> Error {
+    Error::new(
+        Kind::Usage,
+        format!("--managed-serviceaccount {account} means nothing to provider {provider}"),
+    )
+    .remedy("leave it out, or choose --provider open-cluster-management")
+}
+
+/// The Secret of a profile's `secretreader`: that of the name which its plugin is told.
+fn told_by_cluster_name(profile: &ClusterProfile, published: &ProviderCluster) -> Result<SecretKey> {
+    let config = published.plugin_config();
+    let name = config.and_then(|config| config["clusterName"].as_str()).filter(|name| !name.is_empty());
+    let name = name.ok_or_else(|| not_told(profile, "clusterName"))?;
+    let namespace = profile.metadata.namespace.clone();
+    Ok(SecretKey { namespace, name: name.to_owned(), key: "token".to_owned() })
+}
+
+/// The Secret of a profile's `kubeconfig-secretreader`, and the kubeconfig's context where it is said.
+fn told_by_config(
+    profile: &ClusterProfile,
+    published: &ProviderCluster,
+) -> Result<(SecretKey, Option<String>)> {
+    let config = published.plugin_config();
+    let text = |field: &str| {
+        let text = config.and_then(|config| config[field].as_str()).filter(|text| !text.is_empty());
+        text.map(str::to_owned)
+    };
+    let secret = SecretKey {
+        namespace: text("namespace").unwrap_or_else(|| profile.metadata.namespace.clone()),
+        name: text("name").ok_or_else(|| not_told(profile, "name"))?,
+        key: text("key").ok_or_else(|| not_told(profile, "key"))?,
+    };
+    Ok((secret, text("context")))
+}
+
+fn not_told(profile: &ClusterProfile, field: &str) -> Error {
+    let cause =
+        format!("the profile of {} does not say which Secret holds the credential", profile.metadata.name);
+    Error::new(Kind::NotFound, cause).remedy(format!(
+        "its cluster needs the extension {PLUGIN_EXTENSION} with `{field}`: ask the cluster's manager"
+    ))
+}
+
+/// Server and CA of an entry, as a request pins them.
+fn spoke_of(entry: &ClusterEntry) -> Result<Spoke> {
+    let hub = bare(entry);
+    Ok(Spoke { server: hub.server().to_owned(), ca: hub.ca_fingerprint()? })
+}
+
+/// The entry as an API to be asked, without anybody who asks.
+fn bare(entry: &ClusterEntry) -> Hub {
+    Hub {
+        context: entry.server.clone(),
+        namespace: None,
+        cluster: Cluster {
+            server: entry.server.clone(),
+            tls_server_name: entry.tls_server_name.clone(),
+            insecure_skip_tls_verify: entry.insecure,
+            certificate_authority_data: entry.ca_data.clone(),
+            proxy_url: entry.proxy_url.clone().map(Into::into),
+            ..Cluster::default()
+        },
+        user: User::default(),
+        files: Vec::new(),
     }
 }
 

@@ -53,6 +53,14 @@ pub struct SecretMetadata {
     metadata: OwnedName,
 }
 
+impl SecretMetadata {
+    /// Whether the Secret is owned by this very profile.
+    pub fn belongs_to(&self, profile: &ClusterProfile) -> bool {
+        let mut owners = self.metadata.owner_references.iter().flatten();
+        owners.any(|owner| owner.kind == "ClusterProfile" && owner.uid == profile.metadata.uid)
+    }
+}
+
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct OwnedName {
@@ -82,15 +90,10 @@ impl Accounts {
     /// joined name `<cluster>-<account>` alone could mean another cluster's account.
     pub fn add_synced(&mut self, profile: &ClusterProfile, secrets: &[SecretMetadata]) {
         let prefix = format!("{}-", profile.managed_cluster());
-        let belongs = |secret: &&SecretMetadata| {
-            secret
-                .metadata
-                .owner_references
-                .iter()
-                .flatten()
-                .any(|owner| owner.kind == "ClusterProfile" && owner.uid == profile.metadata.uid)
-        };
-        let names = secrets.iter().filter(belongs).filter_map(|s| s.metadata.name.strip_prefix(&prefix));
+        let names = secrets
+            .iter()
+            .filter(|secret| secret.belongs_to(profile))
+            .filter_map(|s| s.metadata.name.strip_prefix(&prefix));
         self.synced.extend(names.filter(|name| !name.is_empty()).map(str::to_owned));
     }
 

@@ -8,5 +8,6 @@ mod hubs;
 mod kubeconfig;
 mod kubectl;
 mod providers;
+mod secrets;
 mod security;
 mod use_cluster;
