@@ -7,8 +7,11 @@ use clap::{Args, Parser, Subcommand};
 use credential_exec::protocol::ApiVersion;
 
 use crate::access::reach::Reach;
+use crate::inventory::Origin;
 use crate::output::Format;
+use crate::select::{self, Selection};
 use crate::term::Color;
+use semver::VersionReq;
 
 /// Use the inventory of clusters that a hub keeps: list it, and turn each cluster into a context.
 #[derive(Parser, Debug)]
@@ -75,6 +78,8 @@ pub enum Verb {
 #[command(after_help = "Examples:
   kubectl inventory get
   kubectl inventory get -A -l multicluster.x-k8s.io/clusterset=prod
+  kubectl inventory get --healthy --version '>=1.33' --property region=eu
+  kubectl inventory get --source capi
   kubectl inventory get cluster1 -o yaml")]
 pub struct Get {
     /// Clusters to show, as NAME or NAMESPACE/NAME (default: all)
@@ -86,12 +91,48 @@ pub struct Get {
     /// Only clusters with these labels, such as env=prod,tier!=test
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
+    /// Which of them
+    #[command(flatten)]
+    pub selection: Selecting,
+    /// Kind of inventory: clusterprofile, managedcluster or capi (default: the first of these that the hub
+    /// serves)
+    #[arg(long, value_name = "KIND", value_parser = origin)]
+    pub source: Option<Origin>,
     /// Output format: wide, json, yaml or name
     #[arg(short, long, value_name = "FORMAT", value_parser = format)]
     pub output: Option<Format>,
     /// Leave the header line out
     #[arg(long)]
     pub no_headers: bool,
+}
+
+/// Flags that choose clusters by what is known of them; all must hold.
+#[derive(Args, Debug, Default)]
+pub struct Selecting {
+    /// Only clusters of this set
+    #[arg(long, value_name = "NAME")]
+    pub clusterset: Option<String>,
+    /// Only clusters with this property, such as region=eu; may be given several times
+    #[arg(long = "property", value_name = "NAME[=VALUE]", value_parser = select::property)]
+    pub properties: Vec<(String, Option<String>)>,
+    /// Only clusters that are healthy (available, ready)
+    #[arg(long)]
+    pub healthy: bool,
+    /// Only clusters with such a Kubernetes version, for example '>=1.33'
+    #[arg(long = "version", value_name = "RANGE", value_parser = select::versions)]
+    pub kubernetes: Option<VersionReq>,
+}
+
+impl Selecting {
+    /// The selection that they say.
+    pub fn selection(&self) -> Selection {
+        Selection {
+            clusterset: self.clusterset.clone(),
+            properties: self.properties.clone(),
+            healthy: self.healthy,
+            version: self.kubernetes.clone(),
+        }
+    }
 }
 
 /// `describe`
@@ -126,6 +167,10 @@ pub struct Use {
     /// Which of the published ways in is taken
     #[command(flatten)]
     pub access: Access,
+    /// Kind of inventory: clusterprofile, managedcluster or capi (default: the first of these that the hub
+    /// serves)
+    #[arg(long, value_name = "KIND", value_parser = origin)]
+    pub source: Option<Origin>,
     /// Hand this cluster's token to the server that its profile names, though it is not OCM's own
     #[arg(long)]
     pub trust_server: bool,
@@ -202,6 +247,10 @@ pub enum Tunnel {
         #[arg(long, conflicts_with = "hub")]
         all: bool,
     },
+}
+
+fn origin(text: &str) -> Result<Origin, String> {
+    text.parse()
 }
 
 fn reach(text: &str) -> Result<Reach, String> {

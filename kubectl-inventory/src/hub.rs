@@ -10,8 +10,12 @@ use credential_exec::key;
 use credential_exec::os;
 use credential_exec::request::{CredentialRequest, Impersonate};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use secrecy::ExposeSecret;
 use serde_json::Value;
 
+use crate::access::kubeconfig::ClusterEntry;
 use crate::access::stale::Held;
 use crate::cli::Global;
 use crate::config::Config;
@@ -29,6 +33,14 @@ pub struct Chosen {
 }
 
 impl Chosen {
+    /// The name of the hub's user entry, where the hub is a context of this kubeconfig.
+    pub fn user(&self) -> Option<&str> {
+        let context = self.kubeconfig.context(&self.hub.context)?;
+        let same = self.kubeconfig.select(Some(&self.hub.context)).ok()?;
+        let user = context.user.as_str();
+        (same.server() == self.hub.server() && !user.is_empty()).then_some(user)
+    }
+
     /// Our contexts for this hub, with the CA that each trusts.
     pub fn held(&self) -> Held {
         let mut held = Held::default();
@@ -64,7 +76,12 @@ pub fn choose(global: &Global, config: &Config, env: &Env) -> Result<Chosen> {
         Some(name) => kubeconfig.select(Some(&name))?,
         None => {
             let current = kubeconfig.select(None)?;
-            match made_for(&current) {
+            // Behind cluster-gateway a context logs in with the hub's user, which may be one of ours for another.
+            let about_it = |request: &CredentialRequest| {
+                let profile = format!("{}/{}", request.profile.namespace, request.profile.name);
+                mark(&kubeconfig, &current.context).is_none_or(|mark| mark["profile"] == profile)
+            };
+            match made_for(&current).filter(|request| about_it(request)) {
                 Some(request) => {
                     impersonate = request.hub.impersonate.clone();
                     find_hub::pinned(&request.hub, env)
@@ -129,6 +146,36 @@ fn came_from(context: &str, mark: &Value) -> Error {
 /// Those of reading the hub's CA.
 pub fn fingerprint(hub: &Hub) -> Result<String> {
     Ok(key::sha256(&[hub.server(), &hub.ca_fingerprint()?])[..32].to_owned())
+}
+
+/// The hub as a cluster entry of a kubeconfig.
+///
+/// # Errors
+/// [`Kind::Refused`] for a hub whose certificate goes unchecked, unless the person allows that, and for a
+/// proxy with a password, which is written into no file.
+pub fn entry(hub: &Hub, allow_insecure: bool) -> Result<ClusterEntry> {
+    let cluster = &hub.cluster;
+    if cluster.insecure_skip_tls_verify && !allow_insecure {
+        let cause = format!("hub context {} skips the check of the hub's certificate", hub.context);
+        return Err(Error::new(Kind::Refused, cause).remedy(
+            "add --allow-insecure if you accept that anybody between may read the hub's credentials",
+        ));
+    }
+    let proxy = cluster.proxy_url.as_ref().map(|url| url.expose_secret().to_owned());
+    if proxy.as_ref().is_some_and(|url| url.contains('@')) {
+        let cause = format!("hub context {} has a proxy with a password", hub.context);
+        return Err(Error::new(Kind::Refused, cause)
+            .remedy("no secret is written into another entry; use HTTPS_PROXY instead"));
+    }
+    Ok(ClusterEntry {
+        server: hub.server().to_owned(),
+        tls_server_name: cluster.tls_server_name.clone(),
+        ca_data: cluster.ca_bundle()?.map(|bundle| STANDARD.encode(bundle)),
+        proxy_url: proxy,
+        disable_compression: cluster.disable_compression,
+        insecure: cluster.insecure_skip_tls_verify,
+        plugin_config: None,
+    })
 }
 
 /// Opens the door to the hub.

@@ -9,6 +9,7 @@ pub mod inventory;
 pub mod kubeconfig_file;
 pub mod output;
 pub mod providers;
+pub mod select;
 pub mod term;
 pub mod trust_store;
 
@@ -74,6 +75,8 @@ fn dispatch(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut dy
                         context_namespace: hub.namespace.clone(),
                         config_namespace: config.namespace.clone(),
                         selector: options.selector.clone(),
+                        source: options.source,
+                        selection: options.selection.selection(),
                         output: options.output.unwrap_or_default(),
                         no_headers: options.no_headers,
                         color,

@@ -1,6 +1,7 @@
 //! The ways into a cluster: from what a profile publishes to the one that is used. Pure.
 
 pub mod endpoint;
+pub mod gateway;
 pub mod kubeconfig;
 pub mod policy;
 pub mod provider_file;

@@ -14,7 +14,7 @@ use crate::cmd::list::{Scope, find};
 use crate::cmd::way_in::{Found, Login, WayIn};
 use crate::hub;
 use crate::inventory::cluster_profile::AccessProvider;
-use crate::inventory::{Cluster, ClusterProfile};
+use crate::inventory::{Cluster, ClusterProfile, Origin};
 use crate::output::description::{self, Part};
 use crate::term::not_written;
 
@@ -49,13 +49,14 @@ impl Describe<'_> {
         let mut missing: Option<Error> = None;
         let mut first = true;
         for name in self.names {
-            let profiles: Vec<ClusterProfile> = match find(&client, &self.hub().context, &scope, name).await {
-                Ok(profiles) => profiles,
-                Err(error) => {
-                    missing.get_or_insert(error);
-                    continue;
-                }
-            };
+            let profiles: Vec<ClusterProfile> =
+                match find(&client, &self.hub().context, &scope, Origin::ClusterProfile, name).await {
+                    Ok(profiles) => profiles,
+                    Err(error) => {
+                        missing.get_or_insert(error);
+                        continue;
+                    }
+                };
             for profile in &profiles {
                 if !std::mem::replace(&mut first, false) {
                     writeln!(out, "\n").map_err(not_written)?;
@@ -156,6 +157,7 @@ fn facts(profile: &ClusterProfile) -> Vec<Part> {
 /// What kubectl would log in with.
 fn by_what(found: &Found) -> String {
     match &found.login {
+        Login::HubUser(user) => format!("with the hub's own user {user}"),
         Login::Plugin(exec) => format!("by {} of the provider file", exec.command),
         Login::Ours { source, tunnel } => {
             let way = match tunnel {

@@ -7,13 +7,17 @@ use credential_exec::error::{Error, Kind, Result, printable};
 use credential_exec::hub::Client;
 use serde_json::value::RawValue;
 
+use super::detect;
 use super::list::{Item, Query, Scope, find, list, look_up};
 use crate::access::stale::{Held, Published};
 use crate::inventory::Cluster;
-use crate::inventory::cluster_profile::{GROUP, Summary};
+use crate::inventory::Origin;
+use crate::inventory::capi::CapiCluster;
+use crate::inventory::managed_cluster::ManagedCluster;
 use crate::output::Format;
 use crate::output::document::{self, Syntax};
 use crate::output::table::{Look, Table};
+use crate::select::Selection;
 use crate::term::not_written;
 
 /// What was asked for.
@@ -31,6 +35,10 @@ pub struct GetOptions {
     pub config_namespace: Option<String>,
     /// `-l`.
     pub selector: Option<String>,
+    /// `--source`.
+    pub source: Option<Origin>,
+    /// Which of them.
+    pub selection: Selection,
     /// `-o`.
     pub output: Format,
     /// `--no-headers`.
@@ -57,12 +65,22 @@ pub async fn run(
         return Err(Error::new(Kind::Usage, "names and a selector cannot be used together")
             .remedy("leave out one of them, as in kubectl"));
     }
-    let question = Question { options, hub, client, scope: scope(options) };
-    match options.output {
-        Format::Table | Format::Wide => question.table(env, out, err).await,
-        Format::Name => question.names(out).await,
-        Format::Json => question.document(Syntax::Json, out).await,
-        Format::Yaml => question.document(Syntax::Yaml, out).await,
+    let of = match options.source {
+        Some(wanted) => detect::settle(client, wanted).await?,
+        None => Origin::ClusterProfile,
+    };
+    let question = Question { options, hub, client, scope: scope(options), of };
+    match question.answer(env, out, err).await {
+        Err(error) if options.source.is_none() => {
+            let of = detect::instead(client, of, error).await?;
+            let (instead, option) = (of.words(), of.option());
+            let _ = writeln!(
+                err,
+                "note: this hub serves no ClusterProfiles; these are its {instead} (--source {option})"
+            );
+            Question { of, ..question }.answer(env, out, err).await
+        }
+        outcome => outcome,
     }
 }
 
@@ -90,19 +108,65 @@ struct Question<'a> {
     hub: &'a str,
     client: &'a Client,
     scope: Scope,
+    of: Origin,
+}
+
+/// An object that is shown as a row.
+trait Shown: Item {
+    fn row(&self) -> Cluster;
+}
+
+impl Shown for Published {
+    fn row(&self) -> Cluster {
+        Cluster::from(self)
+    }
+}
+
+impl Shown for ManagedCluster {
+    fn row(&self) -> Cluster {
+        Cluster::from(self)
+    }
+}
+
+impl Shown for CapiCluster {
+    fn row(&self) -> Cluster {
+        Cluster::from(self)
+    }
 }
 
 impl Question<'_> {
+    async fn answer(&self, env: &Env, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
+        match self.of {
+            Origin::ClusterProfile => self.answer_with::<Published>(env, out, err).await,
+            Origin::ManagedCluster => self.answer_with::<ManagedCluster>(env, out, err).await,
+            Origin::Capi(_) => self.answer_with::<CapiCluster>(env, out, err).await,
+        }
+    }
+
+    async fn answer_with<T: Shown + 'static>(
+        &self,
+        env: &Env,
+        out: &mut dyn Write,
+        err: &mut dyn Write,
+    ) -> Result<()> {
+        match self.options.output {
+            Format::Table | Format::Wide => self.table::<T>(env, out, err).await,
+            Format::Name => self.names::<T>(out).await,
+            Format::Json => self.document::<T>(Syntax::Json, out).await,
+            Format::Yaml => self.document::<T>(Syntax::Yaml, out).await,
+        }
+    }
+
     /// Hands everything asked for to `take`, page by page. Answers what to tell about the scope.
     async fn ask<T: Item>(&self, mut take: impl FnMut(T) -> io::Result<()>) -> Result<Option<String>> {
         let mut pass = |items: Vec<T>| items.into_iter().try_for_each(&mut take).map_err(not_written);
         if self.options.names.is_empty() {
-            let query = Query { labels: self.options.selector.clone(), name: None };
+            let query = Query { of: self.of, labels: self.options.selector.clone(), name: None };
             return list(self.client, self.hub, &self.scope, &query, pass).await;
         }
         let mut missing: Vec<Error> = Vec::new();
         for name in &self.options.names {
-            match look_up(self.client, self.hub, &self.scope, name).await? {
+            match look_up(self.client, self.hub, &self.scope, self.of, name).await? {
                 Ok(found) => pass(found)?,
                 Err(not_there) => missing.push(not_there),
             }
@@ -112,14 +176,25 @@ impl Question<'_> {
         Err(Error { cause: causes.join(", "), ..first.clone() })
     }
 
-    async fn table(&self, env: &Env, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
+    async fn table<T: Shown + 'static>(
+        &self,
+        env: &Env,
+        out: &mut dyn Write,
+        err: &mut dyn Write,
+    ) -> Result<()> {
         let now = jiff::Timestamp::try_from(env.now).unwrap_or_default();
-        let mut table = Table::new(self.options.output == Format::Wide, now);
+        let mut table = Table::new(self.of, self.options.output == Format::Wide, now);
         let (mut deprecated, mut stale) = (Vec::new(), Vec::new());
+        let selection = &self.options.selection;
         let outcome = self
-            .ask(|profile: Published| {
-                stale.extend(self.options.held.stale(&profile).map(str::to_owned));
-                let cluster = Cluster::from(&profile);
+            .ask(|object: T| {
+                let cluster = object.row();
+                if !selection.takes(&cluster) {
+                    return Ok(());
+                }
+                if let Some(profile) = (&object as &dyn std::any::Any).downcast_ref::<Published>() {
+                    stale.extend(self.options.held.stale(profile).map(str::to_owned));
+                }
                 if cluster.deprecated_providers {
                     deprecated.push(cluster.name.clone());
                 }
@@ -162,18 +237,30 @@ impl Question<'_> {
         Ok(())
     }
 
-    async fn names(&self, out: &mut dyn Write) -> Result<()> {
-        self.ask(|profile: Summary| {
-            writeln!(out, "clusterprofile.{GROUP}/{}", printable(&profile.metadata.name))
+    async fn names<T: Shown>(&self, out: &mut dyn Write) -> Result<()> {
+        let (singular, group) = (self.of.singular(), self.of.group());
+        self.ask(|object: T| {
+            let cluster = object.row();
+            if !self.options.selection.takes(&cluster) {
+                return Ok(());
+            }
+            writeln!(out, "{singular}.{group}/{}", printable(&cluster.name))
         })
         .await
         .map(drop)
     }
 
-    async fn document(&self, syntax: Syntax, out: &mut dyn Write) -> Result<()> {
+    async fn document<T: Shown>(&self, syntax: Syntax, out: &mut dyn Write) -> Result<()> {
+        let selection = &self.options.selection;
+        let takes = |raw: &RawValue| {
+            selection.is_empty()
+                || serde_json::from_str::<T>(raw.get()).is_ok_and(|object| selection.takes(&object.row()))
+        };
         let mut list = document::List::new(syntax);
         if let [name] = self.options.names.as_slice() {
-            let found: Vec<Box<RawValue>> = find(self.client, self.hub, &self.scope, name).await?;
+            let mut found: Vec<Box<RawValue>> =
+                find(self.client, self.hub, &self.scope, self.of, name).await?;
+            found.retain(|raw| takes(raw));
             let written = match found.as_slice() {
                 [only] => document::object(syntax, only, out),
                 several => {
@@ -182,7 +269,14 @@ impl Question<'_> {
             };
             return written.map_err(not_written);
         }
-        let outcome = self.ask(|raw: Box<RawValue>| list.push(&raw, out)).await;
+        let pushed = |raw: Box<RawValue>| if takes(&raw) { list.push(&raw, out) } else { Ok(()) };
+        let outcome = self.ask(pushed).await;
+        if let Err(error) = &outcome
+            && error.kind == Kind::NotFound
+            && self.options.names.is_empty()
+        {
+            return outcome.map(drop);
+        }
         list.finish(out).map_err(not_written)?;
         outcome.map(drop)
     }

@@ -1,4 +1,4 @@
-//! Reading ClusterProfiles from the hub: which namespaces, page by page, and one by name.
+//! Reading an inventory from the hub: which namespaces, page by page, and one object by name.
 
 use credential_exec::error::{Error, Kind, Result};
 use credential_exec::hub::Client;
@@ -6,8 +6,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::inventory::ClusterProfile;
-use crate::inventory::cluster_profile::{API_VERSION, Metadata, PLURAL, Summary};
+use crate::inventory::capi::CapiCluster;
+use crate::inventory::cluster_profile::{Metadata, Summary};
+use crate::inventory::managed_cluster::ManagedCluster;
+use crate::inventory::{ClusterProfile, Origin};
 
 const PAGE: usize = 500;
 
@@ -55,6 +57,18 @@ where
     }
 }
 
+impl Item for ManagedCluster {
+    fn key(&self) -> String {
+        key_of(&self.metadata)
+    }
+}
+
+impl Item for CapiCluster {
+    fn key(&self) -> String {
+        key_of(&self.metadata)
+    }
+}
+
 impl Item for Box<RawValue> {
     fn key(&self) -> String {
         serde_json::from_str::<Summary>(self.get())
@@ -81,8 +95,10 @@ struct NextMeta {
 }
 
 /// What is listed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Query {
+    /// The kind of object.
+    pub of: Origin,
     /// Label selector.
     pub labels: Option<String>,
     /// Only the profile of this name.
@@ -102,6 +118,7 @@ pub async fn list<T: Item>(
     mut take: impl FnMut(Vec<T>) -> Result<()>,
 ) -> Result<Option<String>> {
     match scope {
+        _ if !query.of.is_namespaced() => pages(client, hub, None, query, &mut take).await.map(|()| None),
         Scope::Namespace(namespace) => {
             pages(client, hub, Some(namespace), query, &mut take).await.map(|()| None)
         }
@@ -138,7 +155,7 @@ async fn pages<T: Item>(
             // with; else the list starts again, and what was printed already is passed over.
             let token = serde_json::from_slice::<Next>(&answer.body).unwrap_or_default().metadata.token;
             if restarted && token.is_none() {
-                return Err(answer.error("ClusterProfiles"));
+                return Err(answer.error(query.of.words()));
             }
             restarted |= token.is_none();
             let path = token.map_or_else(|| base.clone(), |token| next_path(&base, &token));
@@ -148,11 +165,11 @@ async fn pages<T: Item>(
             }
         }
         if !answer.status.is_success() {
-            return Err(explain(answer.error("ClusterProfiles"), answer.status, hub, namespace));
+            return Err(explain(answer.error(query.of.words()), answer.status, hub, namespace, query.of));
         }
         let metadata = match last_metadata(&answer.body) {
             Some(metadata) => metadata,
-            None => answer.json::<Next>("ClusterProfiles")?.metadata,
+            None => answer.json::<Next>(query.of.words())?.metadata,
         };
         let next = metadata.token.filter(|token| !token.is_empty());
         let coming = next.map(|token| {
@@ -161,7 +178,7 @@ async fn pages<T: Item>(
         });
         // Lets the next request leave before this page keeps the processor busy.
         tokio::task::yield_now().await;
-        let mut items = answer.json::<Page<T>>("ClusterProfiles")?.items.unwrap_or_default();
+        let mut items = answer.json::<Page<T>>(query.of.words())?.items.unwrap_or_default();
         if restarted {
             items.retain(|item| item.key() > last_key);
         }
@@ -196,7 +213,8 @@ fn last_metadata(body: &[u8]) -> Option<NextMeta> {
 
 fn path(namespace: Option<&str>, query: &Query) -> String {
     let scope = namespace.map(|n| format!("/namespaces/{}", encoded(n))).unwrap_or_default();
-    let mut path = format!("/apis/{API_VERSION}{scope}/{PLURAL}?limit={PAGE}");
+    let of = query.of;
+    let mut path = format!("/apis/{}/{}{scope}/{}?limit={PAGE}", of.group(), of.version(), of.plural());
     if let Some(labels) = &query.labels {
         path.push_str(&format!("&labelSelector={}", encoded(labels)));
     }
@@ -215,30 +233,51 @@ fn encoded(text: &str) -> String {
 }
 
 /// The hub's refusal, with what to do about it.
-fn explain(error: Error, status: http::StatusCode, hub: &str, namespace: Option<&str>) -> Error {
+fn explain(error: Error, status: http::StatusCode, hub: &str, namespace: Option<&str>, of: Origin) -> Error {
     match status.as_u16() {
-        404 => Error::new(Kind::NotFound, format!("hub context {hub} serves no ClusterProfiles ({API_VERSION})")).remedy(
-            "if it is the hub, install the Cluster Inventory API there (on OCM, its ClusterProfile feature gate; docs/hub-setup.md); if not, name the hub with --context",
-        ),
+        404 => {
+            let cause =
+                format!("hub context {hub} serves no {} ({}/{})", of.words(), of.group(), of.version());
+            let install = match of {
+                Origin::ClusterProfile => {
+                    "install the Cluster Inventory API there (on OCM, its ClusterProfile feature gate; docs/hub-setup.md)"
+                }
+                Origin::ManagedCluster => "install Open Cluster Management there",
+                Origin::Capi(_) => "install Cluster API there",
+            };
+            Error::new(Kind::NotFound, cause)
+                .remedy(format!("if it is the hub, {install}; if not, name the hub with --context"))
+        }
         403 => {
-            let place = namespace.map_or("all namespaces".to_owned(), |n| format!("namespace {n}"));
+            let (plural, group) = (of.plural(), of.group());
+            let place = match namespace {
+                _ if !of.is_namespaced() => String::new(),
+                Some(namespace) => format!(" in namespace {namespace}, or choose another with -n"),
+                None => " in all namespaces, or choose a namespace with -n".to_owned(),
+            };
             error.remedy(format!(
-                "ask for the verbs get, list, watch on clusterprofiles.multicluster.x-k8s.io in {place}, or choose a namespace with -n (docs/hub-setup.md)"
+                "ask for the verbs get, list, watch on {plural}.{group}{place} (docs/hub-setup.md)"
             ))
         }
         _ => error,
     }
 }
 
-/// The profiles that `NAME` or `NAMESPACE/NAME` means: one for each namespace that has it.
+/// The objects that `NAME` or `NAMESPACE/NAME` means: one for each namespace that has it.
 ///
 /// # Errors
 /// [`Kind::NotFound`] when there is none; the hub's.
-pub async fn find<T: Item>(client: &Client, hub: &str, scope: &Scope, name: &str) -> Result<Vec<T>> {
-    look_up(client, hub, scope, name).await?
+pub async fn find<T: Item>(
+    client: &Client,
+    hub: &str,
+    scope: &Scope,
+    of: Origin,
+    name: &str,
+) -> Result<Vec<T>> {
+    look_up(client, hub, scope, of, name).await?
 }
 
-/// As [`find`]; that there is no such profile is an answer here, and no failure.
+/// As [`find`]; that there is no such object is an answer here, and no failure.
 ///
 /// # Errors
 /// The hub's.
@@ -246,6 +285,7 @@ pub async fn look_up<T: Item>(
     client: &Client,
     hub: &str,
     scope: &Scope,
+    of: Origin,
     name: &str,
 ) -> Result<Result<Vec<T>>> {
     let (scope, name) = match name.split_once('/') {
@@ -258,7 +298,7 @@ pub async fn look_up<T: Item>(
         );
     }
     let mut found = Vec::new();
-    let query = Query { labels: None, name: Some(name.to_owned()) };
+    let query = Query { of, labels: None, name: Some(name.to_owned()) };
     let looked_at = list(client, hub, &scope, &query, |page| {
         found.extend(page);
         Ok(())
@@ -268,11 +308,12 @@ pub async fn look_up<T: Item>(
         return Ok(Ok(found));
     }
     let place = match (&scope, looked_at) {
-        (Scope::Namespace(namespace), _) => format!("namespace {namespace}"),
-        (_, Some(only)) => format!("namespace {only} (you may not list all of them; choose one with -n)"),
-        _ => "any namespace".to_owned(),
+        _ if !of.is_namespaced() => String::new(),
+        (Scope::Namespace(namespace), _) => format!(" in namespace {namespace}"),
+        (_, Some(only)) => format!(" in namespace {only} (you may not list all of them; choose one with -n)"),
+        _ => " in any namespace".to_owned(),
     };
-    let cause = format!("no ClusterProfile {name} in {place} of hub context {hub}");
+    let cause = format!("no {} {name}{place} of hub context {hub}", of.kind());
     Ok(Err(Error::new(Kind::NotFound, cause).remedy("`kubectl inventory get -A` lists what there is")))
 }
 
@@ -310,7 +351,11 @@ mod tests {
 
     #[test]
     fn selectors_and_names_cannot_leave_their_place_in_the_query() {
-        let query = Query { labels: Some("a=b&limit=1".into()), name: Some("x/../y".into()) };
+        let query = Query {
+            of: Origin::ClusterProfile,
+            labels: Some("a=b&limit=1".into()),
+            name: Some("x/../y".into()),
+        };
         assert_eq!(
             path(Some("a/b"), &query),
             "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/a%2Fb/clusterprofiles?limit=500\

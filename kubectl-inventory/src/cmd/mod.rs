@@ -3,6 +3,7 @@
 pub mod accounts;
 pub mod cache;
 pub mod describe;
+pub mod detect;
 pub mod get;
 pub mod list;
 pub mod switch;

@@ -13,9 +13,11 @@ use crate::access::kubeconfig::{ExecEntry, UserEntry, render};
 use crate::cli::{Global, Use};
 use crate::cmd::list::{Scope, find};
 use crate::cmd::way_in::{Found, Login, WayIn};
-use crate::cmd::{switch, version};
-use crate::inventory::ClusterProfile;
+use crate::cmd::{detect, switch, version};
+use crate::inventory::capi::CapiCluster;
 use crate::inventory::cluster_profile::Metadata;
+use crate::inventory::managed_cluster::ManagedCluster;
+use crate::inventory::{ClusterProfile, Origin};
 use crate::kubeconfig_file::{self, Change, Document, Entry, Mark};
 use crate::{hub, term, trust_store};
 
@@ -53,8 +55,18 @@ impl UseCluster<'_> {
             self.hub().namespace.as_deref(),
             self.way.config.namespace.as_deref(),
         );
-        let profiles = find(&client, &self.hub().context, &scope, name).await?;
-        let plan = self.the_usable_one(&client, name, profiles).await?;
+        let of = match self.options.source {
+            Some(wanted) => detect::settle(&client, wanted).await?,
+            None => Origin::ClusterProfile,
+        };
+        let tried = match self.tries(&client, of, &scope, name).await {
+            Err(error) if self.options.source.is_none() => {
+                let of = detect::instead(&client, of, error).await?;
+                self.tries(&client, of, &scope, name).await?
+            }
+            tried => tried?,
+        };
+        let plan = the_usable_one(name, tried)?;
         for note in &plan.found.notes {
             let _ = writeln!(err, "{}", printable(note));
         }
@@ -66,47 +78,37 @@ impl UseCluster<'_> {
         Ok(())
     }
 
-    /// Of profiles of the same name in several namespaces, the only one that can be used.
-    async fn the_usable_one(
-        &self,
-        client: &Client,
-        name: &str,
-        profiles: Vec<ClusterProfile>,
-    ) -> Result<Plan> {
-        let several = profiles.len() > 1;
-        let (mut plans, mut failures) = (Vec::new(), Vec::new());
-        for profile in profiles {
-            let id = format!("{}/{}", profile.metadata.namespace, profile.metadata.name);
-            match self.way.take(client, &profile, !several).await {
-                Ok(mut found) => {
-                    if profile.access_providers().deprecated {
-                        let name = &profile.metadata.name;
-                        found.notes.insert(
-                            0,
-                            format!(
-                                "note: the profile of {name} uses the deprecated field credentialProviders"
-                            ),
-                        );
-                    }
-                    plans.push((id, Plan { profile: profile.metadata, found }));
+    /// What each object of this name would become: one for each namespace that has it.
+    async fn tries(&self, client: &Client, of: Origin, scope: &Scope, name: &str) -> Result<Vec<Try>> {
+        let context = &self.hub().context;
+        let mut tried = Vec::new();
+        match of {
+            Origin::ClusterProfile => {
+                let profiles: Vec<ClusterProfile> = find(client, context, scope, of, name).await?;
+                let may_ask = profiles.len() == 1;
+                for profile in profiles {
+                    let found =
+                        self.way.take(client, &profile, may_ask).await.map(|found| noted(&profile, found));
+                    tried.push((profile.metadata, found));
                 }
-                Err(error) if error.kind == Kind::Unreachable => return Err(error),
-                Err(error) => failures.push((id, error)),
+            }
+            Origin::ManagedCluster => {
+                let clusters: Vec<ManagedCluster> = find(client, context, scope, of, name).await?;
+                for cluster in clusters {
+                    let own_file = self.options.output.is_none();
+                    let found = self.way.managed_cluster(client, &cluster.metadata.name, own_file).await;
+                    tried.push((cluster.metadata, found));
+                }
+            }
+            Origin::Capi(_) => {
+                let clusters: Vec<CapiCluster> = find(client, context, scope, of, name).await?;
+                for cluster in clusters {
+                    let found = self.way.capi(client, &cluster).await;
+                    tried.push((cluster.metadata, found));
+                }
             }
         }
-        if plans.len() == 1 {
-            return Ok(plans.remove(0).1);
-        }
-        if !several && let Some((_, error)) = failures.pop() {
-            return Err(error);
-        }
-        let mut candidates: Vec<String> = plans.into_iter().map(|(id, _)| id).collect();
-        candidates.extend(failures.into_iter().map(|(id, error)| format!("{id} ({})", error.cause)));
-        Err(Error::new(
-            Kind::Usage,
-            format!("{name} is the name of several profiles: {}", candidates.join(", ")),
-        )
-        .remedy("choose one with NAMESPACE/NAME or -n NAMESPACE"))
+        Ok(tried)
     }
 
     fn exec_command(&self) -> Result<String> {
@@ -167,21 +169,24 @@ impl UseCluster<'_> {
         let meta = &plan.profile;
         let account = match &plan.found.login {
             Login::Ours { source, .. } => source.managed().map(|(_, account)| account.to_owned()),
-            Login::Plugin(_) => None,
+            Login::Plugin(_) | Login::HubUser(_) => None,
         };
         let mark = Mark {
             hub: hub::fingerprint(self.hub())?,
             hub_context: self.hub().context.clone(),
-            profile: format!("{}/{}", meta.namespace, meta.name),
+            profile: format!("{}/{}", namespace_of(meta), meta.name),
             account,
             uid: meta.uid.clone(),
         };
         let name = self.options.context_name.clone().unwrap_or_else(|| document.name_for(&mark));
-        let exec = match &plan.found.login {
-            Login::Ours { source, tunnel } => self.credential_exec(meta, source, tunnel.as_ref(), command)?,
-            Login::Plugin(exec) => exec.clone(),
+        let user = match &plan.found.login {
+            Login::Ours { source, tunnel } => {
+                UserEntry::Exec(self.credential_exec(meta, source, tunnel.as_ref(), command)?)
+            }
+            Login::Plugin(exec) => UserEntry::Exec(exec.clone()),
+            Login::HubUser(name) => UserEntry::Named(name.clone()),
         };
-        Ok(render(&name, &plan.found.cluster, &UserEntry::Exec(exec), None, mark))
+        Ok(render(&name, &plan.found.cluster, &user, None, mark))
     }
 
     /// Our own plugin, asked for this cluster's credential.
@@ -195,7 +200,7 @@ impl UseCluster<'_> {
         let request = CredentialRequest {
             hub: self.way.pin()?,
             profile: ProfileRef {
-                namespace: meta.namespace.clone(),
+                namespace: namespace_of(meta).to_owned(),
                 name: meta.name.clone(),
                 uid: meta.uid.clone(),
             },
@@ -216,6 +221,47 @@ impl UseCluster<'_> {
             ..ExecEntry::default()
         })
     }
+}
+
+/// The namespace of an object; a ManagedCluster has one on the hub that bears its name.
+fn namespace_of(meta: &Metadata) -> &str {
+    if meta.namespace.is_empty() { &meta.name } else { &meta.namespace }
+}
+
+/// An object, and the way into its cluster.
+type Try = (Metadata, Result<Found>);
+
+/// Of objects of the same name in several namespaces, the only one that can be used.
+fn the_usable_one(name: &str, tried: Vec<Try>) -> Result<Plan> {
+    let several = tried.len() > 1;
+    let (mut plans, mut failures) = (Vec::new(), Vec::new());
+    for (profile, found) in tried {
+        let id = format!("{}/{}", profile.namespace, profile.name);
+        match found {
+            Ok(found) => plans.push((id, Plan { profile, found })),
+            Err(error) if error.kind == Kind::Unreachable => return Err(error),
+            Err(error) => failures.push((id, error)),
+        }
+    }
+    if plans.len() == 1 {
+        return Ok(plans.remove(0).1);
+    }
+    if !several && let Some((_, error)) = failures.pop() {
+        return Err(error);
+    }
+    let mut candidates: Vec<String> = plans.into_iter().map(|(id, _)| id).collect();
+    candidates.extend(failures.into_iter().map(|(id, error)| format!("{id} ({})", error.cause)));
+    let cause = format!("{name} is the name of several profiles: {}", candidates.join(", "));
+    Err(Error::new(Kind::Usage, cause).remedy("choose one with NAMESPACE/NAME or -n NAMESPACE"))
+}
+
+fn noted(profile: &ClusterProfile, mut found: Found) -> Found {
+    if profile.access_providers().deprecated {
+        let name = &profile.metadata.name;
+        let note = format!("note: the profile of {name} uses the deprecated field credentialProviders");
+        found.notes.insert(0, note);
+    }
+    found
 }
 
 /// A server as it is, a CA by its fingerprint.

@@ -10,7 +10,7 @@ use credential_exec::hub::client::Options;
 use credential_exec::hub::kubeconfig::{Cluster, User};
 use credential_exec::hub::{Client, Hub};
 use credential_exec::key::sha256;
-use credential_exec::request::{HubPin, SecretKey, Source, Spoke, Tunnel};
+use credential_exec::request::{HubPin, Impersonate, SecretKey, Source, Spoke, Tunnel};
 use credential_exec::source::kubeconfig_secret;
 use credential_exec::tunnel;
 use secrecy::ExposeSecret;
@@ -19,12 +19,13 @@ use crate::access::kubeconfig::{ClusterEntry, ExecEntry};
 use crate::access::provider_file::FileProvider;
 use crate::access::reach::{self, Reach};
 use crate::access::trust::{self, Known, Remembered, Verdict};
-use crate::access::{self, Provider, Providers, Way, endpoint, policy};
+use crate::access::{self, Provider, Providers, Way, endpoint, gateway, policy};
 use crate::cli::Access;
-use crate::cmd::accounts;
+use crate::cmd::{accounts, detect};
 use crate::config::Config;
 use crate::hub::Chosen;
 use crate::inventory::ClusterProfile;
+use crate::inventory::capi::{self, CapiCluster};
 use crate::inventory::cluster_profile::{PLUGIN_EXTENSION, ProviderCluster};
 use crate::{hub, trust_store};
 
@@ -51,6 +52,8 @@ pub enum Login {
     },
     /// A plugin of the person's provider file.
     Plugin(ExecEntry),
+    /// The hub's own user entry, which is in the kubeconfig already.
+    HubUser(String),
 }
 
 /// Everything that decides which way is taken.
@@ -249,6 +252,75 @@ impl WayIn<'_> {
             notes: Vec::new(),
             agreed: None,
         })
+    }
+
+    /// Into a Cluster API cluster, with the kubeconfig that Cluster API keeps of it.
+    ///
+    /// # Errors
+    /// A cluster without such a Secret, saying how far it is; those of reading it.
+    pub async fn capi(&self, client: &Client, cluster: &CapiCluster) -> Result<Found> {
+        let (name, namespace) = (&cluster.metadata.name, &cluster.metadata.namespace);
+        if let Some(account) = &self.flags.managed_serviceaccount {
+            return Err(no_account(account, "Cluster API"));
+        }
+        let mut missing = None;
+        for secret in cluster.kubeconfig_secrets() {
+            let secret = SecretKey {
+                namespace: namespace.clone(),
+                name: secret,
+                key: capi::KUBECONFIG_KEY.to_owned(),
+            };
+            match self.by_kubeconfig(client, &secret, None).await {
+                Ok(mut found) => {
+                    found.notes.push(format!(
+                        "note: {secret} holds the cluster administrator's credential: everybody who may read it can do everything at {name}"
+                    ));
+                    return Ok(found);
+                }
+                Err(error) if error.kind == Kind::NotFound => missing = Some(secret),
+                Err(error) => return Err(error),
+            }
+        }
+        let phase = if cluster.status.phase.is_empty() { "unknown" } else { &cluster.status.phase };
+        let secret = missing.map(|secret| secret.to_string()).unwrap_or_default();
+        Err(Error::new(
+            Kind::NotFound,
+            format!("{name} has no kubeconfig yet ({secret}); its phase is {phase}"),
+        )
+        .remedy("it comes once the control plane is initialised: `kubectl inventory get --source capi`"))
+    }
+
+    /// Into a ManagedCluster: by cluster-gateway, with the hub's own credentials. `own_file` is whether the
+    /// hub's user entry is in the kubeconfig that is written.
+    ///
+    /// # Errors
+    /// A hub without cluster-gateway: a ManagedCluster publishes no address that could be used.
+    pub async fn managed_cluster(&self, client: &Client, name: &str, own_file: bool) -> Result<Found> {
+        if let Some(account) = &self.flags.managed_serviceaccount {
+            return Err(no_account(account, "cluster-gateway"));
+        }
+        if !detect::has_gateway(client).await? {
+            return Err(Error::new(Kind::NotFound, format!("ManagedCluster {name} publishes no address"))
+                .remedy("turn on OCM's ClusterProfile feature gate and cluster-proxy (docs/hub-setup.md), or install cluster-gateway"));
+        }
+        let hub = hub::entry(self.hub(), self.flags.allow_insecure)?;
+        let user =
+            self.chosen.user().filter(|_| own_file && self.chosen.impersonate == Impersonate::default());
+        let login = match user {
+            Some(user) => Login::HubUser(user.to_owned()),
+            None if self.chosen.impersonate == Impersonate::default() => {
+                Login::Ours { source: Source::HubIdentity { certificate: true }, tunnel: None }
+            }
+            None => {
+                return Err(Error::new(
+                    Kind::Usage,
+                    "a context by cluster-gateway cannot impersonate by itself",
+                )
+                .remedy("leave --as out here, and give it to kubectl: it acts on the hub"));
+            }
+        };
+        let note = format!("note: {name} is reached through cluster-gateway, with the hub's own credentials");
+        Ok(Found { cluster: gateway::through(&hub, name), login, notes: vec![note], agreed: None })
     }
 
     /// By our own plugin with this source, to a server that was found worthy of it.

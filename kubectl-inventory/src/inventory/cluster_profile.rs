@@ -35,6 +35,8 @@ pub const JOINED: &str = "Joined";
 pub const CLUSTERSET_LABEL: &str = "multicluster.x-k8s.io/clusterset";
 /// Property: the set that the cluster belongs to.
 pub const CLUSTERSET_PROPERTY: &str = "clusterset.k8s.io";
+/// Property: the cluster's id within its set.
+pub const CLUSTER_ID: &str = "cluster.clusterset.k8s.io";
 /// Label: the cluster's manager.
 pub const MANAGER_LABEL: &str = "x-k8s.io/cluster-manager";
 /// Label: the ManagedCluster behind a profile that OCM made.
@@ -80,6 +82,20 @@ pub struct Metadata {
     /// Its labels.
     #[serde(default, deserialize_with = "or_default")]
     pub labels: BTreeMap<String, String>,
+}
+
+impl Metadata {
+    /// A row that says no more than the object's metadata.
+    pub fn cluster(&self) -> Cluster {
+        Cluster {
+            name: self.name.clone(),
+            namespace: self.namespace.clone(),
+            uid: self.uid.clone(),
+            created: self.creation_timestamp.as_deref().and_then(|text| text.parse().ok()),
+            labels: self.labels.clone(),
+            ..Cluster::default()
+        }
+    }
 }
 
 /// What the manager declares.
@@ -290,11 +306,6 @@ impl<C> From<&ClusterProfile<C>> for Cluster {
             .filter(|name| !name.is_empty())
             .or_else(|| profile.label(MANAGER_LABEL));
         Self {
-            name: profile.metadata.name.clone(),
-            namespace: profile.metadata.namespace.clone(),
-            uid: profile.metadata.uid.clone(),
-            created: profile.metadata.creation_timestamp.as_deref().and_then(|text| text.parse().ok()),
-            labels: profile.metadata.labels.clone(),
             display_name: profile.spec.display_name.clone().filter(|name| !name.is_empty()),
             manager: manager.map(str::to_owned),
             clusterset: clusterset.map(str::to_owned),
@@ -304,12 +315,13 @@ impl<C> From<&ClusterProfile<C>> for Cluster {
             providers: merged.providers.iter().map(|provider| provider.name.clone()).collect(),
             deprecated_providers: merged.deprecated,
             properties: profile.status.properties.iter().map(|p| (p.name.clone(), p.value.clone())).collect(),
+            ..profile.metadata.cluster()
         }
     }
 }
 
 /// The field's default where the hub sent `null`.
-fn or_default<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(
+pub(super) fn or_default<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)

@@ -1,13 +1,17 @@
 //! A fleet as this tool sees it: one [`Cluster`] a row, whatever kind of object it came from.
 
 pub mod account;
+pub mod capi;
 pub mod cluster_profile;
+pub mod managed_cluster;
+pub mod origin;
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
 pub use cluster_profile::ClusterProfile;
+pub use origin::Origin;
 
 /// One cluster of the fleet.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,16 +34,32 @@ pub struct Cluster {
     pub clusterset: Option<String>,
     /// Its Kubernetes version.
     pub version: Option<String>,
-    /// Whether its control plane is healthy; `None` where nobody says.
+    /// Whether its control plane is healthy, the cluster available or ready; `None` where nobody says.
     pub healthy: Option<Verdict>,
+    /// Whether the hub has accepted it; `None` where there is no such thing.
+    pub accepted: Option<Verdict>,
     /// Whether it has joined; `None` where nobody says.
     pub joined: Option<Verdict>,
     /// The names of its access providers, the preferred spelling first.
     pub providers: Vec<String>,
     /// Whether a provider is published only under the deprecated name `credentialProviders`.
     pub deprecated_providers: bool,
+    /// How far it is on its way into being, or out of it.
+    pub phase: Option<String>,
+    /// What its machines run on.
+    pub platform: Option<String>,
+    /// The kind of its control plane.
+    pub control_plane: Option<String>,
     /// What its manager tells about it, in the manager's order.
     pub properties: Vec<(String, String)>,
+}
+
+impl Cluster {
+    /// What its manager tells under this name.
+    pub fn property(&self, name: &str) -> Option<&str> {
+        let found = self.properties.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
 }
 
 /// The status of a condition.

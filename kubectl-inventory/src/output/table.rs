@@ -12,7 +12,8 @@ use credential_exec::error::printable;
 use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr;
 
-use crate::inventory::{Cluster, Verdict};
+use crate::inventory::cluster_profile::CLUSTER_ID;
+use crate::inventory::{Cluster, Origin, Verdict};
 
 const GAP: usize = 3;
 const NONE: &str = "<none>";
@@ -25,20 +26,35 @@ enum Column {
     Name,
     Namespace,
     Healthy,
+    Accepted,
     Joined,
+    Available,
+    Phase,
+    Ready,
     Version,
+    Platform,
+    ControlPlane,
     Clusterset,
     Manager,
     Age,
     DisplayName,
+    ClusterId,
     Providers,
 }
 
-const COLUMNS: [Column; 8] = {
-    use Column::{Age, Clusterset, Healthy, Joined, Manager, Name, Namespace, Version};
-    [Name, Namespace, Healthy, Joined, Version, Clusterset, Manager, Age]
-};
-const WIDE_COLUMNS: [Column; 2] = [Column::DisplayName, Column::Providers];
+/// The columns for this kind of inventory.
+fn columns(of: Origin, wide: bool) -> Vec<Column> {
+    use Column::*;
+    let mut columns = match of {
+        Origin::ClusterProfile => vec![Name, Namespace, Healthy, Joined, Version, Clusterset, Manager, Age],
+        Origin::ManagedCluster => vec![Name, Accepted, Joined, Available, Version, Clusterset, Age],
+        Origin::Capi(_) => vec![Name, Namespace, Phase, Ready, Version, Platform, ControlPlane, Age],
+    };
+    if wide && of == Origin::ClusterProfile {
+        columns.extend([DisplayName, ClusterId, Providers]);
+    }
+    columns
+}
 
 impl Column {
     fn header(self) -> &'static str {
@@ -46,6 +62,13 @@ impl Column {
             Self::Name => "NAME",
             Self::Namespace => "NAMESPACE",
             Self::Healthy => "HEALTHY",
+            Self::Accepted => "ACCEPTED",
+            Self::Available => "AVAILABLE",
+            Self::Phase => "PHASE",
+            Self::Ready => "READY",
+            Self::Platform => "PLATFORM",
+            Self::ControlPlane => "CONTROL PLANE",
+            Self::ClusterId => "CLUSTER ID",
             Self::Joined => "JOINED",
             Self::Version => "VERSION",
             Self::Clusterset => "CLUSTERSET",
@@ -62,7 +85,12 @@ impl Column {
         match self {
             Self::Name => cluster.name.clone(),
             Self::Namespace => cluster.namespace.clone(),
-            Self::Healthy => verdict(cluster.healthy),
+            Self::Healthy | Self::Available | Self::Ready => verdict(cluster.healthy),
+            Self::Accepted => verdict(cluster.accepted),
+            Self::Phase => text(&cluster.phase),
+            Self::Platform => text(&cluster.platform),
+            Self::ControlPlane => text(&cluster.control_plane),
+            Self::ClusterId => cluster.property(CLUSTER_ID).unwrap_or(NONE).to_owned(),
             Self::Joined => verdict(cluster.joined),
             Self::Version => text(&cluster.version),
             Self::Clusterset => text(&cluster.clusterset),
@@ -75,7 +103,7 @@ impl Column {
     }
 
     fn style(self, text: &str) -> Option<Style> {
-        if !matches!(self, Self::Healthy | Self::Joined) {
+        if !matches!(self, Self::Healthy | Self::Accepted | Self::Joined | Self::Available | Self::Ready) {
             return None;
         }
         let color = match text {
@@ -112,12 +140,9 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table; ages count up to `now`.
-    pub fn new(wide: bool, now: Timestamp) -> Self {
-        let mut columns = COLUMNS.to_vec();
-        if wide {
-            columns.extend(WIDE_COLUMNS);
-        }
+    /// An empty table of this kind of inventory; ages count up to `now`.
+    pub fn new(of: Origin, wide: bool, now: Timestamp) -> Self {
+        let columns = columns(of, wide);
         let widths = columns.iter().map(|column| column.header().len()).collect();
         Self {
             now,
@@ -265,7 +290,7 @@ mod tests {
     }
 
     fn print(clusters: &[Cluster], wide: bool, look: Look) -> String {
-        let mut table = Table::new(wide, now());
+        let mut table = Table::new(Origin::ClusterProfile, wide, now());
         clusters.iter().for_each(|cluster| table.push(cluster));
         let mut out = Vec::new();
         table.print(look, &mut out).expect("printed");
@@ -284,9 +309,9 @@ mod tests {
     #[test]
     fn the_wide_table_adds_columns_at_the_end() {
         insta::assert_snapshot!(print(&[cluster1(), bare()], true, Look::default()), @r#"
-        NAME                         HEALTHY   JOINED   VERSION   CLUSTERSET   MANAGER                   AGE         DISPLAY NAME   PROVIDERS
-        cluster1                     True      False    v1.34.1   prod         open-cluster-management   3d4h        Berlin         open-cluster-management,google
-        a-cluster-that-says-little   Unknown   <none>   <none>    <none>       <none>                    <unknown>   <none>         <none>
+        NAME                         HEALTHY   JOINED   VERSION   CLUSTERSET   MANAGER                   AGE         DISPLAY NAME   CLUSTER ID   PROVIDERS
+        cluster1                     True      False    v1.34.1   prod         open-cluster-management   3d4h        Berlin         <none>       open-cluster-management,google
+        a-cluster-that-says-little   Unknown   <none>   <none>    <none>       <none>                    <unknown>   <none>         <none>       <none>
         "#);
     }
 

@@ -170,7 +170,10 @@ fn a_closed_pipe_ends_quietly() {
 
 #[test]
 fn each_thing_that_a_hub_may_lack_is_named_with_its_next_step() {
-    let fleet = Fleet::builder().without("multicluster.x-k8s.io").start();
+    let fleet = Fleet::builder()
+        .without("multicluster.x-k8s.io")
+        .without("cluster.open-cluster-management.io")
+        .start();
     let said = Sealed::at(&fleet).inventory(&["get"]).fails(3);
     assert!(said.contains("ClusterProfile") && said.contains("try: "), "{said}");
 

@@ -10,4 +10,5 @@ mod kubectl;
 mod providers;
 mod secrets;
 mod security;
+mod sources;
 mod use_cluster;

@@ -347,7 +347,10 @@ fn each_missing_part_of_ocm_has_its_own_message() {
     assert!(no_proxy.contains("cluster-proxy"), "{no_proxy}");
 
     // Without ClusterProfile at all.
-    let fleet = Fleet::builder().without("multicluster.x-k8s.io").start();
+    let fleet = Fleet::builder()
+        .without("multicluster.x-k8s.io")
+        .without("cluster.open-cluster-management.io")
+        .start();
     let no_kind = Sealed::at(&fleet).inventory(&["use", "cluster1"]).fails(3);
 
     // Nothing may be read.
