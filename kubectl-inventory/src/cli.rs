@@ -79,6 +79,7 @@ pub enum Verb {
   kubectl inventory get
   kubectl inventory get -A -l multicluster.x-k8s.io/clusterset=prod
   kubectl inventory get --healthy --version '>=1.33' --property region=eu
+  kubectl inventory get --placement team-a/web
   kubectl inventory get --source capi
   kubectl inventory get cluster1 -o yaml")]
 pub struct Get {
@@ -121,16 +122,20 @@ pub struct Selecting {
     /// Only clusters with such a Kubernetes version, for example '>=1.33'
     #[arg(long = "version", value_name = "RANGE", value_parser = select::versions)]
     pub kubernetes: Option<VersionReq>,
+    /// Only the clusters that a scheduler chose for this placement, as NAME or NAMESPACE/NAME, in its order
+    #[arg(long, value_name = "NAME", value_parser = select::placement)]
+    pub placement: Option<String>,
 }
 
 impl Selecting {
-    /// The selection that they say.
+    /// The selection that they say, without what the hub says of the placement.
     pub fn selection(&self) -> Selection {
         Selection {
             clusterset: self.clusterset.clone(),
             properties: self.properties.clone(),
             healthy: self.healthy,
             version: self.kubernetes.clone(),
+            placed: None,
         }
     }
 }

@@ -77,6 +77,7 @@ fn dispatch(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut dy
                         selector: options.selector.clone(),
                         source: options.source,
                         selection: options.selection.selection(),
+                        placement: options.selection.placement.clone(),
                         output: options.output.unwrap_or_default(),
                         no_headers: options.no_headers,
                         color,

@@ -2,6 +2,7 @@
 
 use semver::{Version, VersionReq};
 
+use crate::inventory::placement::Placed;
 use crate::inventory::{Cluster, Verdict};
 
 /// What a cluster must be; everything that is said must hold.
@@ -15,6 +16,8 @@ pub struct Selection {
     pub healthy: bool,
     /// The Kubernetes versions that it may have.
     pub version: Option<VersionReq>,
+    /// The clusters that a scheduler chose, where its choice is what counts.
+    pub placed: Option<Placed>,
 }
 
 impl Selection {
@@ -23,8 +26,16 @@ impl Selection {
         *self == Self::default()
     }
 
-    /// Whether a cluster is meant.
-    pub fn takes(&self, cluster: &Cluster) -> bool {
+    /// Where a cluster stands among those that are meant, by the scheduler's order where there is one; `None`
+    /// for one that is not meant.
+    pub fn rank(&self, cluster: &Cluster) -> Option<usize> {
+        if !self.takes(cluster) {
+            return None;
+        }
+        self.placed.as_ref().map_or(Some(0), |placed| placed.rank(cluster))
+    }
+
+    fn takes(&self, cluster: &Cluster) -> bool {
         let in_set = self.clusterset.as_ref().is_none_or(|set| cluster.clusterset.as_ref() == Some(set));
         let has = |(name, value): &(String, Option<String>)| {
             cluster
@@ -61,6 +72,22 @@ pub fn property(text: &str) -> Result<(String, Option<String>), String> {
     if name.is_empty() { Err(format!("{text:?} is no NAME=VALUE")) } else { Ok((name.to_owned(), value)) }
 }
 
+/// The name of a placement, with its namespace where one is said. It becomes a part of paths and selectors.
+///
+/// # Errors
+/// Why it is none.
+pub fn placement(text: &str) -> Result<String, String> {
+    let fits = |part: &str| {
+        let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+        part.chars().all(inner) && part.starts_with(|c: char| c.is_ascii_alphanumeric())
+    };
+    let (namespace, name) = text.split_once('/').map_or((None, text), |(space, name)| (Some(space), name));
+    match fits(name) && namespace.is_none_or(fits) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("{text:?} is no NAME or NAMESPACE/NAME of a placement")),
+    }
+}
+
 /// A range of versions such as `>=1.33`.
 ///
 /// # Errors
@@ -93,7 +120,7 @@ mod tests {
 
     #[test]
     fn each_thing_that_is_said_must_hold() {
-        assert!(Selection::default().is_empty() && Selection::default().takes(&Cluster::default()));
+        assert!(Selection::default().is_empty() && Selection::default().rank(&Cluster::default()) == Some(0));
         let holds = [
             selection(|s| s.clusterset = Some("prod".into())),
             selection(|s| s.properties = vec![property("region=eu").unwrap(), property("gpu").unwrap()]),
@@ -102,16 +129,17 @@ mod tests {
             selection(|s| s.version = versions(">=v1.34.1").ok()),
         ];
         for selection in &holds {
-            assert!(selection.takes(&cluster()), "{selection:?}");
-            assert!(!selection.takes(&Cluster::default()), "{selection:?}");
+            assert!(selection.rank(&cluster()).is_some(), "{selection:?}");
+            assert!(selection.rank(&Cluster::default()).is_none(), "{selection:?}");
         }
         for fails in [
             selection(|s| s.clusterset = Some("test".into())),
             selection(|s| s.properties = vec![property("region=us").unwrap()]),
             selection(|s| s.properties = vec![property("region=eu").unwrap(), property("cpu").unwrap()]),
             selection(|s| s.version = versions("<1.34").ok()),
+            selection(|s| s.placed = Some(Placed::default())),
         ] {
-            assert!(!fails.takes(&cluster()), "{fails:?}");
+            assert!(fails.rank(&cluster()).is_none(), "{fails:?}");
         }
     }
 
@@ -130,5 +158,9 @@ mod tests {
         }
         assert!(versions("new").is_err() && versions("").is_err());
         assert!(property("=x").is_err());
+        assert!(placement("web").is_ok() && placement("team-a/Web_1.2").is_ok());
+        for bad in ["", "/", "a/", "a/b/c", "a=b", "a,b", "../x", "a b"] {
+            assert!(placement(bad).is_err(), "{bad}");
+        }
     }
 }

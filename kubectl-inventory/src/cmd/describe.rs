@@ -50,7 +50,7 @@ impl Describe<'_> {
         let mut first = true;
         for name in self.names {
             let profiles: Vec<ClusterProfile> =
-                match find(&client, &self.hub().context, &scope, Origin::ClusterProfile, name).await {
+                match find(&client, &self.hub().context, &scope, Origin::ClusterProfile.api(), name).await {
                     Ok(profiles) => profiles,
                     Err(error) => {
                         missing.get_or_insert(error);

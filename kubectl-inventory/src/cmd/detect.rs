@@ -50,9 +50,9 @@ pub async fn instead(client: &Client, asked: Origin, failure: Error) -> Result<O
     }
     let groups = groups(client).await?;
     for origin in [Origin::ClusterProfile, Origin::ManagedCluster, Origin::Capi(CapiVersion::V1Beta2)] {
-        let Some(group) = groups.iter().find(|group| group.name == origin.group()) else { continue };
+        let Some(group) = groups.iter().find(|group| group.name == origin.api().group) else { continue };
         let origin = newest(origin, group);
-        if group.serves(origin.version()) && serves(client, origin).await? {
+        if group.serves(origin.api().version) && serves(client, origin).await? {
             return if origin == asked { Err(failure) } else { Ok(origin) };
         }
     }
@@ -68,7 +68,10 @@ pub async fn instead(client: &Client, asked: Origin, failure: Error) -> Result<O
 pub async fn settle(client: &Client, wanted: Origin) -> Result<Origin> {
     let Origin::Capi(_) = wanted else { return Ok(wanted) };
     let groups = groups(client).await?;
-    Ok(groups.iter().find(|group| group.name == wanted.group()).map_or(wanted, |group| newest(wanted, group)))
+    Ok(groups
+        .iter()
+        .find(|group| group.name == wanted.api().group)
+        .map_or(wanted, |group| newest(wanted, group)))
 }
 
 /// Whether the hub passes requests on to clusters by cluster-gateway.
@@ -94,8 +97,8 @@ async fn groups(client: &Client) -> Result<Vec<Group>> {
 
 /// A group may be there for other kinds alone.
 async fn serves(client: &Client, origin: Origin) -> Result<bool> {
-    let path = format!("/apis/{}/{}", origin.group(), origin.version());
+    let path = format!("/apis/{}/{}", origin.api().group, origin.api().version);
     let answer = client.get(&path, None).await?;
     let list = answer.json::<ResourceList>("the list of kinds")?;
-    Ok(list.resources.iter().flatten().any(|resource| resource.name == origin.plural()))
+    Ok(list.resources.iter().flatten().any(|resource| resource.name == origin.api().plural))
 }

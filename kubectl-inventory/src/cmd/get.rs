@@ -1,5 +1,6 @@
 //! `get [NAME…]`: the fleet as a table or a document. Talks to the hub only and reads no Secret.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use credential_exec::env::Env;
@@ -9,6 +10,7 @@ use serde_json::value::RawValue;
 
 use super::detect;
 use super::list::{Item, Query, Scope, find, list, look_up};
+use super::placement::placed;
 use crate::access::stale::{Held, Published};
 use crate::inventory::Cluster;
 use crate::inventory::Origin;
@@ -39,6 +41,8 @@ pub struct GetOptions {
     pub source: Option<Origin>,
     /// Which of them.
     pub selection: Selection,
+    /// `--placement`.
+    pub placement: Option<String>,
     /// `-o`.
     pub output: Format,
     /// `--no-headers`.
@@ -69,11 +73,12 @@ pub async fn run(
         Some(wanted) => detect::settle(client, wanted).await?,
         None => Origin::ClusterProfile,
     };
-    let question = Question { options, hub, client, scope: scope(options), of };
-    match question.answer(env, out, err).await {
+    let question =
+        Question { options, hub, client, scope: scope(options), of, selection: options.selection.clone() };
+    match question.clone().answer(env, out, err).await {
         Err(error) if options.source.is_none() => {
             let of = detect::instead(client, of, error).await?;
-            let (instead, option) = (of.words(), of.option());
+            let (instead, option) = (of.api().words, of.option());
             let _ = writeln!(
                 err,
                 "note: this hub serves no ClusterProfiles; these are its {instead} (--source {option})"
@@ -103,12 +108,14 @@ fn some_of(names: &[String]) -> String {
     }
 }
 
+#[derive(Clone)]
 struct Question<'a> {
     options: &'a GetOptions,
     hub: &'a str,
     client: &'a Client,
     scope: Scope,
     of: Origin,
+    selection: Selection,
 }
 
 /// An object that is shown as a row.
@@ -135,7 +142,10 @@ impl Shown for CapiCluster {
 }
 
 impl Question<'_> {
-    async fn answer(&self, env: &Env, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
+    async fn answer(mut self, env: &Env, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
+        if let Some(wanted) = &self.options.placement {
+            self.selection.placed = Some(placed(self.client, self.hub, &self.scope, self.of, wanted).await?);
+        }
         match self.of {
             Origin::ClusterProfile => self.answer_with::<Published>(env, out, err).await,
             Origin::ManagedCluster => self.answer_with::<ManagedCluster>(env, out, err).await,
@@ -151,22 +161,60 @@ impl Question<'_> {
     ) -> Result<()> {
         match self.options.output {
             Format::Table | Format::Wide => self.table::<T>(env, out, err).await,
-            Format::Name => self.names::<T>(out).await,
-            Format::Json => self.document::<T>(Syntax::Json, out).await,
-            Format::Yaml => self.document::<T>(Syntax::Yaml, out).await,
+            Format::Name => self.names::<T>(out, err).await,
+            Format::Json => self.document::<T>(Syntax::Json, out, err).await,
+            Format::Yaml => self.document::<T>(Syntax::Yaml, out, err).await,
         }
     }
 
+    /// Hands everything that was asked for and is meant to `take`: page by page, or in the order of the
+    /// placement. `read` says where a thing stands and what is kept of it. Answers the namespace that was
+    /// looked at instead of all.
+    async fn ask<T: Item, R>(
+        &self,
+        err: &mut dyn Write,
+        read: impl Fn(T) -> Option<(usize, R)>,
+        mut take: impl FnMut(R) -> io::Result<()>,
+    ) -> Result<Option<String>> {
+        let Some(placed) = &self.selection.placed else {
+            return self.each(|object| read(object).map_or(Ok(()), |(_, kept)| take(kept))).await;
+        };
+        let mut kept = Vec::new();
+        let outcome = self
+            .each(|object| {
+                kept.extend(read(object));
+                Ok(())
+            })
+            .await;
+        kept.sort_by_key(|(rank, _)| *rank);
+        let seen: BTreeSet<usize> = kept.iter().map(|(rank, _)| *rank).collect();
+        kept.into_iter().try_for_each(|(_, kept)| take(kept)).map_err(not_written)?;
+        let missing = placed.missing(&seen);
+        if !missing.is_empty() && self.chooses_by_placement_alone() && outcome.is_ok() {
+            let (who, words) = (some_of(&missing), self.of.api().words);
+            let _ = writeln!(err, "note: the placement also chose {who}, of which there are no {words} here");
+        }
+        outcome
+    }
+
+    /// Whether a cluster of the placement that is not there is missed, and not left out by something else.
+    fn chooses_by_placement_alone(&self) -> bool {
+        let (names, labels) = (&self.options.names, &self.options.selector);
+        names.is_empty()
+            && labels.is_none()
+            && Selection { placed: None, ..self.selection.clone() }.is_empty()
+    }
+
     /// Hands everything asked for to `take`, page by page. Answers what to tell about the scope.
-    async fn ask<T: Item>(&self, mut take: impl FnMut(T) -> io::Result<()>) -> Result<Option<String>> {
+    async fn each<T: Item>(&self, mut take: impl FnMut(T) -> io::Result<()>) -> Result<Option<String>> {
         let mut pass = |items: Vec<T>| items.into_iter().try_for_each(&mut take).map_err(not_written);
         if self.options.names.is_empty() {
-            let query = Query { of: self.of, labels: self.options.selector.clone(), name: None };
+            let query = Query { of: self.of.api(), labels: self.options.selector.clone(), name: None };
             return list(self.client, self.hub, &self.scope, &query, pass).await;
         }
         let mut missing: Vec<Error> = Vec::new();
         for name in &self.options.names {
-            match look_up(self.client, self.hub, &self.scope, self.of, name).await? {
+            match look_up(self.client, self.hub, &self.scope, self.of.api(), name).await? {
                 Ok(found) => pass(found)?,
                 Err(not_there) => missing.push(not_there),
             }
@@ -185,13 +233,12 @@ impl Question<'_> {
         let now = jiff::Timestamp::try_from(env.now).unwrap_or_default();
         let mut table = Table::new(self.of, self.options.output == Format::Wide, now);
         let (mut deprecated, mut stale) = (Vec::new(), Vec::new());
-        let selection = &self.options.selection;
+        let read = |object: T| {
+            let cluster = object.row();
+            Some((self.selection.rank(&cluster)?, (object, cluster)))
+        };
         let outcome = self
-            .ask(|object: T| {
-                let cluster = object.row();
-                if !selection.takes(&cluster) {
-                    return Ok(());
-                }
+            .ask(err, read, |(object, cluster)| {
                 if let Some(profile) = (&object as &dyn std::any::Any).downcast_ref::<Published>() {
                     stale.extend(self.options.held.stale(profile).map(str::to_owned));
                 }
@@ -237,30 +284,32 @@ impl Question<'_> {
         Ok(())
     }
 
-    async fn names<T: Shown>(&self, out: &mut dyn Write) -> Result<()> {
-        let (singular, group) = (self.of.singular(), self.of.group());
-        self.ask(|object: T| {
+    async fn names<T: Shown>(&self, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
+        let (singular, group) = (self.of.api().singular(), self.of.api().group);
+        let read = |object: T| {
             let cluster = object.row();
-            if !self.options.selection.takes(&cluster) {
-                return Ok(());
-            }
-            writeln!(out, "{singular}.{group}/{}", printable(&cluster.name))
-        })
-        .await
-        .map(drop)
+            Some((self.selection.rank(&cluster)?, cluster.name))
+        };
+        self.ask(err, read, |name| writeln!(out, "{singular}.{group}/{}", printable(&name))).await.map(drop)
     }
 
-    async fn document<T: Shown>(&self, syntax: Syntax, out: &mut dyn Write) -> Result<()> {
-        let selection = &self.options.selection;
-        let takes = |raw: &RawValue| {
-            selection.is_empty()
-                || serde_json::from_str::<T>(raw.get()).is_ok_and(|object| selection.takes(&object.row()))
+    async fn document<T: Shown>(
+        &self,
+        syntax: Syntax,
+        out: &mut dyn Write,
+        err: &mut dyn Write,
+    ) -> Result<()> {
+        let read = |raw: Box<RawValue>| {
+            if self.selection.is_empty() {
+                return Some((0, raw));
+            }
+            let object: T = serde_json::from_str(raw.get()).ok()?;
+            Some((self.selection.rank(&object.row())?, raw))
         };
         let mut list = document::List::new(syntax);
         if let [name] = self.options.names.as_slice() {
-            let mut found: Vec<Box<RawValue>> =
-                find(self.client, self.hub, &self.scope, self.of, name).await?;
-            found.retain(|raw| takes(raw));
+            let found = find(self.client, self.hub, &self.scope, self.of.api(), name).await?;
+            let found: Vec<_> = found.into_iter().filter_map(|raw| Some(read(raw)?.1)).collect();
             let written = match found.as_slice() {
                 [only] => document::object(syntax, only, out),
                 several => {
@@ -269,8 +318,7 @@ impl Question<'_> {
             };
             return written.map_err(not_written);
         }
-        let pushed = |raw: Box<RawValue>| if takes(&raw) { list.push(&raw, out) } else { Ok(()) };
-        let outcome = self.ask(pushed).await;
+        let outcome = self.ask(err, read, |raw| list.push(&raw, out)).await;
         if let Err(error) = &outcome
             && error.kind == Kind::NotFound
             && self.options.names.is_empty()

@@ -6,10 +6,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use crate::inventory::ClusterProfile;
 use crate::inventory::capi::CapiCluster;
 use crate::inventory::cluster_profile::{Metadata, Summary};
 use crate::inventory::managed_cluster::ManagedCluster;
-use crate::inventory::{ClusterProfile, Origin};
+use crate::inventory::origin::Api;
 
 const PAGE: usize = 500;
 
@@ -44,7 +45,8 @@ pub trait Item: DeserializeOwned {
     fn key(&self) -> String;
 }
 
-fn key_of(meta: &Metadata) -> String {
+/// `namespace/name`.
+pub(super) fn key_of(meta: &Metadata) -> String {
     format!("{}/{}", meta.namespace, meta.name)
 }
 
@@ -98,7 +100,7 @@ struct NextMeta {
 #[derive(Clone, Debug)]
 pub struct Query {
     /// The kind of object.
-    pub of: Origin,
+    pub of: &'static Api,
     /// Label selector.
     pub labels: Option<String>,
     /// Only the profile of this name.
@@ -118,7 +120,7 @@ pub async fn list<T: Item>(
     mut take: impl FnMut(Vec<T>) -> Result<()>,
 ) -> Result<Option<String>> {
     match scope {
-        _ if !query.of.is_namespaced() => pages(client, hub, None, query, &mut take).await.map(|()| None),
+        _ if !query.of.namespaced => pages(client, hub, None, query, &mut take).await.map(|()| None),
         Scope::Namespace(namespace) => {
             pages(client, hub, Some(namespace), query, &mut take).await.map(|()| None)
         }
@@ -155,7 +157,7 @@ async fn pages<T: Item>(
             // with; else the list starts again, and what was printed already is passed over.
             let token = serde_json::from_slice::<Next>(&answer.body).unwrap_or_default().metadata.token;
             if restarted && token.is_none() {
-                return Err(answer.error(query.of.words()));
+                return Err(answer.error(query.of.words));
             }
             restarted |= token.is_none();
             let path = token.map_or_else(|| base.clone(), |token| next_path(&base, &token));
@@ -165,11 +167,11 @@ async fn pages<T: Item>(
             }
         }
         if !answer.status.is_success() {
-            return Err(explain(answer.error(query.of.words()), answer.status, hub, namespace, query.of));
+            return Err(explain(answer.error(query.of.words), answer.status, hub, namespace, query.of));
         }
         let metadata = match last_metadata(&answer.body) {
             Some(metadata) => metadata,
-            None => answer.json::<Next>(query.of.words())?.metadata,
+            None => answer.json::<Next>(query.of.words)?.metadata,
         };
         let next = metadata.token.filter(|token| !token.is_empty());
         let coming = next.map(|token| {
@@ -178,7 +180,7 @@ async fn pages<T: Item>(
         });
         // Lets the next request leave before this page keeps the processor busy.
         tokio::task::yield_now().await;
-        let mut items = answer.json::<Page<T>>(query.of.words())?.items.unwrap_or_default();
+        let mut items = answer.json::<Page<T>>(query.of.words)?.items.unwrap_or_default();
         if restarted {
             items.retain(|item| item.key() > last_key);
         }
@@ -214,7 +216,7 @@ fn last_metadata(body: &[u8]) -> Option<NextMeta> {
 fn path(namespace: Option<&str>, query: &Query) -> String {
     let scope = namespace.map(|n| format!("/namespaces/{}", encoded(n))).unwrap_or_default();
     let of = query.of;
-    let mut path = format!("/apis/{}/{}{scope}/{}?limit={PAGE}", of.group(), of.version(), of.plural());
+    let mut path = format!("/apis/{}/{}{scope}/{}?limit={PAGE}", of.group, of.version, of.plural);
     if let Some(labels) = &query.labels {
         path.push_str(&format!("&labelSelector={}", encoded(labels)));
     }
@@ -233,25 +235,17 @@ fn encoded(text: &str) -> String {
 }
 
 /// The hub's refusal, with what to do about it.
-fn explain(error: Error, status: http::StatusCode, hub: &str, namespace: Option<&str>, of: Origin) -> Error {
+fn explain(error: Error, status: http::StatusCode, hub: &str, namespace: Option<&str>, of: &Api) -> Error {
     match status.as_u16() {
         404 => {
-            let cause =
-                format!("hub context {hub} serves no {} ({}/{})", of.words(), of.group(), of.version());
-            let install = match of {
-                Origin::ClusterProfile => {
-                    "install the Cluster Inventory API there (on OCM, its ClusterProfile feature gate; docs/hub-setup.md)"
-                }
-                Origin::ManagedCluster => "install Open Cluster Management there",
-                Origin::Capi(_) => "install Cluster API there",
-            };
+            let cause = format!("hub context {hub} serves no {} ({}/{})", of.words, of.group, of.version);
             Error::new(Kind::NotFound, cause)
-                .remedy(format!("if it is the hub, {install}; if not, name the hub with --context"))
+                .remedy(format!("if it is the hub, {}; if not, name the hub with --context", of.install))
         }
         403 => {
-            let (plural, group) = (of.plural(), of.group());
+            let (plural, group) = (of.plural, of.group);
             let place = match namespace {
-                _ if !of.is_namespaced() => String::new(),
+                _ if !of.namespaced => String::new(),
                 Some(namespace) => format!(" in namespace {namespace}, or choose another with -n"),
                 None => " in all namespaces, or choose a namespace with -n".to_owned(),
             };
@@ -271,7 +265,7 @@ pub async fn find<T: Item>(
     client: &Client,
     hub: &str,
     scope: &Scope,
-    of: Origin,
+    of: &'static Api,
     name: &str,
 ) -> Result<Vec<T>> {
     look_up(client, hub, scope, of, name).await?
@@ -285,7 +279,7 @@ pub async fn look_up<T: Item>(
     client: &Client,
     hub: &str,
     scope: &Scope,
-    of: Origin,
+    of: &'static Api,
     name: &str,
 ) -> Result<Result<Vec<T>>> {
     let (scope, name) = match name.split_once('/') {
@@ -308,18 +302,19 @@ pub async fn look_up<T: Item>(
         return Ok(Ok(found));
     }
     let place = match (&scope, looked_at) {
-        _ if !of.is_namespaced() => String::new(),
+        _ if !of.namespaced => String::new(),
         (Scope::Namespace(namespace), _) => format!(" in namespace {namespace}"),
         (_, Some(only)) => format!(" in namespace {only} (you may not list all of them; choose one with -n)"),
         _ => " in any namespace".to_owned(),
     };
-    let cause = format!("no {} {name}{place} of hub context {hub}", of.kind());
+    let cause = format!("no {} {name}{place} of hub context {hub}", of.kind);
     Ok(Err(Error::new(Kind::NotFound, cause).remedy("`kubectl inventory get -A` lists what there is")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inventory::origin::CLUSTER_PROFILES;
 
     #[test]
     fn the_first_place_that_names_a_namespace_decides() {
@@ -351,11 +346,8 @@ mod tests {
 
     #[test]
     fn selectors_and_names_cannot_leave_their_place_in_the_query() {
-        let query = Query {
-            of: Origin::ClusterProfile,
-            labels: Some("a=b&limit=1".into()),
-            name: Some("x/../y".into()),
-        };
+        let query =
+            Query { of: &CLUSTER_PROFILES, labels: Some("a=b&limit=1".into()), name: Some("x/../y".into()) };
         assert_eq!(
             path(Some("a/b"), &query),
             "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/a%2Fb/clusterprofiles?limit=500\

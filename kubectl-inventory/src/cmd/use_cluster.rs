@@ -84,7 +84,7 @@ impl UseCluster<'_> {
         let mut tried = Vec::new();
         match of {
             Origin::ClusterProfile => {
-                let profiles: Vec<ClusterProfile> = find(client, context, scope, of, name).await?;
+                let profiles: Vec<ClusterProfile> = find(client, context, scope, of.api(), name).await?;
                 let may_ask = profiles.len() == 1;
                 for profile in profiles {
                     let found =
@@ -93,7 +93,7 @@ impl UseCluster<'_> {
                 }
             }
             Origin::ManagedCluster => {
-                let clusters: Vec<ManagedCluster> = find(client, context, scope, of, name).await?;
+                let clusters: Vec<ManagedCluster> = find(client, context, scope, of.api(), name).await?;
                 for cluster in clusters {
                     let own_file = self.options.output.is_none();
                     let found = self.way.managed_cluster(client, &cluster.metadata.name, own_file).await;
@@ -101,7 +101,7 @@ impl UseCluster<'_> {
                 }
             }
             Origin::Capi(_) => {
-                let clusters: Vec<CapiCluster> = find(client, context, scope, of, name).await?;
+                let clusters: Vec<CapiCluster> = find(client, context, scope, of.api(), name).await?;
                 for cluster in clusters {
                     let found = self.way.capi(client, &cluster).await;
                     tried.push((cluster.metadata, found));

@@ -21,12 +21,6 @@ use serde_json::Value;
 
 use super::{Cluster, Verdict};
 
-/// The API group.
-pub const GROUP: &str = "multicluster.x-k8s.io";
-/// The API group and version.
-pub const API_VERSION: &str = "multicluster.x-k8s.io/v1alpha1";
-/// The resource, as URLs and RBAC rules spell it.
-pub const PLURAL: &str = "clusterprofiles";
 /// Condition: the control plane answers.
 pub const HEALTHY: &str = "ControlPlaneHealthy";
 /// Condition: the cluster has joined its manager.

@@ -12,6 +12,8 @@ use serde::Deserialize;
 use super::cluster_profile::{Condition, Metadata, Property, Version, or_default};
 use super::{Cluster, Verdict};
 
+/// Claim: the cluster's id.
+pub const CLUSTER_ID_CLAIM: &str = "id.k8s.io";
 const CLUSTERSET: &str = "cluster.open-cluster-management.io/clusterset";
 const ACCEPTED: &str = "HubAcceptedManagedCluster";
 const JOINED: &str = "ManagedClusterJoined";

@@ -5,6 +5,7 @@ pub mod capi;
 pub mod cluster_profile;
 pub mod managed_cluster;
 pub mod origin;
+pub mod placement;
 
 use std::collections::BTreeMap;
 

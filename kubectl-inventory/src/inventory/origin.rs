@@ -26,45 +26,13 @@ impl Origin {
     /// What `--source` may be.
     pub const CHOICES: [&str; 3] = ["clusterprofile", "managedcluster", "capi"];
 
-    /// The API group.
-    pub fn group(self) -> &'static str {
+    /// What its objects are on the hub.
+    pub fn api(self) -> &'static Api {
         match self {
-            Self::ClusterProfile => "multicluster.x-k8s.io",
-            Self::ManagedCluster => "cluster.open-cluster-management.io",
-            Self::Capi(_) => "cluster.x-k8s.io",
-        }
-    }
-
-    /// The API version within the group.
-    pub fn version(self) -> &'static str {
-        match self {
-            Self::ClusterProfile => "v1alpha1",
-            Self::ManagedCluster => "v1",
-            Self::Capi(CapiVersion::V1Beta1) => "v1beta1",
-            Self::Capi(CapiVersion::V1Beta2) => "v1beta2",
-        }
-    }
-
-    /// The resource, as URLs and RBAC rules spell it.
-    pub fn plural(self) -> &'static str {
-        match self {
-            Self::ClusterProfile => "clusterprofiles",
-            Self::ManagedCluster => "managedclusters",
-            Self::Capi(_) => "clusters",
-        }
-    }
-
-    /// The resource as `-o name` spells it.
-    pub fn singular(self) -> &'static str {
-        self.plural().trim_end_matches('s')
-    }
-
-    /// The kind of its objects.
-    pub fn kind(self) -> &'static str {
-        match self {
-            Self::ClusterProfile => "ClusterProfile",
-            Self::ManagedCluster => "ManagedCluster",
-            Self::Capi(_) => "Cluster",
+            Self::ClusterProfile => &CLUSTER_PROFILES,
+            Self::ManagedCluster => &MANAGED_CLUSTERS,
+            Self::Capi(CapiVersion::V1Beta1) => &CAPI_V1BETA1,
+            Self::Capi(CapiVersion::V1Beta2) => &CAPI_V1BETA2,
         }
     }
 
@@ -76,21 +44,68 @@ impl Origin {
             Self::Capi(_) => Self::CHOICES[2],
         }
     }
+}
 
+/// A kind of object on the hub.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Api {
+    /// The API group.
+    pub group: &'static str,
+    /// The version within the group.
+    pub version: &'static str,
+    /// The resource, as URLs and RBAC rules spell it.
+    pub plural: &'static str,
+    /// The kind of its objects.
+    pub kind: &'static str,
     /// Its objects in a sentence.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::ClusterProfile => "ClusterProfiles",
-            Self::ManagedCluster => "ManagedClusters",
-            Self::Capi(_) => "Cluster API clusters",
-        }
-    }
-
+    pub words: &'static str,
     /// Whether its objects live in namespaces.
-    pub fn is_namespaced(self) -> bool {
-        self != Self::ManagedCluster
+    pub namespaced: bool,
+    /// What to do where the hub does not serve it.
+    pub install: &'static str,
+}
+
+impl Api {
+    /// The resource as `-o name` spells it.
+    pub fn singular(&self) -> &'static str {
+        self.plural.trim_end_matches('s')
     }
 }
+
+/// ClusterProfile of the Cluster Inventory API.
+pub static CLUSTER_PROFILES: Api = Api {
+    group: "multicluster.x-k8s.io",
+    version: "v1alpha1",
+    plural: "clusterprofiles",
+    kind: "ClusterProfile",
+    words: "ClusterProfiles",
+    namespaced: true,
+    install: "install the Cluster Inventory API there (on OCM, its ClusterProfile feature gate; docs/hub-setup.md)",
+};
+
+static MANAGED_CLUSTERS: Api = Api {
+    group: "cluster.open-cluster-management.io",
+    version: "v1",
+    plural: "managedclusters",
+    kind: "ManagedCluster",
+    words: "ManagedClusters",
+    namespaced: false,
+    install: "install Open Cluster Management there",
+};
+
+const CAPI: Api = Api {
+    group: "cluster.x-k8s.io",
+    version: "v1beta2",
+    plural: "clusters",
+    kind: "Cluster",
+    words: "Cluster API clusters",
+    namespaced: true,
+    install: "install Cluster API there",
+};
+
+static CAPI_V1BETA2: Api = CAPI;
+
+static CAPI_V1BETA1: Api = Api { version: "v1beta1", ..CAPI };
 
 impl FromStr for Origin {
     type Err = String;
@@ -115,6 +130,6 @@ mod tests {
             assert!(choice.parse::<Origin>().is_ok(), "{choice}");
         }
         assert!("gke".parse::<Origin>().unwrap_err().contains("managedcluster"));
-        assert_eq!(Origin::ManagedCluster.singular(), "managedcluster");
+        assert_eq!(Origin::ManagedCluster.api().singular(), "managedcluster");
     }
 }

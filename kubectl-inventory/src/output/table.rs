@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr;
 
 use crate::inventory::cluster_profile::CLUSTER_ID;
+use crate::inventory::managed_cluster::CLUSTER_ID_CLAIM;
 use crate::inventory::{Cluster, Origin, Verdict};
 
 const GAP: usize = 3;
@@ -50,8 +51,10 @@ fn columns(of: Origin, wide: bool) -> Vec<Column> {
         Origin::ManagedCluster => vec![Name, Accepted, Joined, Available, Version, Clusterset, Age],
         Origin::Capi(_) => vec![Name, Namespace, Phase, Ready, Version, Platform, ControlPlane, Age],
     };
-    if wide && of == Origin::ClusterProfile {
-        columns.extend([DisplayName, ClusterId, Providers]);
+    match of {
+        Origin::ClusterProfile if wide => columns.extend([DisplayName, ClusterId, Providers]),
+        Origin::ManagedCluster if wide => columns.push(ClusterId),
+        _ => {}
     }
     columns
 }
@@ -90,7 +93,10 @@ impl Column {
             Self::Phase => text(&cluster.phase),
             Self::Platform => text(&cluster.platform),
             Self::ControlPlane => text(&cluster.control_plane),
-            Self::ClusterId => cluster.property(CLUSTER_ID).unwrap_or(NONE).to_owned(),
+            Self::ClusterId => {
+                let id = cluster.property(CLUSTER_ID).or_else(|| cluster.property(CLUSTER_ID_CLAIM));
+                id.unwrap_or(NONE).to_owned()
+            }
             Self::Joined => verdict(cluster.joined),
             Self::Version => text(&cluster.version),
             Self::Clusterset => text(&cluster.clusterset),

@@ -46,6 +46,10 @@ fn put_kubeconfig(fleet: &Fleet, server: &str, user: &Value) {
     fleet.hub().put("/api/v1/namespaces/fleet/secrets/cluster1-kubeconfig", secret);
 }
 
+fn profiles_only() -> Resource {
+    Resource::new(PROFILES, "v1alpha1", "clusterprofiles", "ClusterProfile", true)
+}
+
 fn managed_hub() -> Builder {
     Fleet::builder().spokes(2).without(PROFILES)
 }
@@ -166,6 +170,109 @@ fn clusters_are_chosen_by_what_is_known_of_them() {
         args.extend(bad);
         sealed.inventory(&args).fails(2);
     }
+}
+
+/// A slice of the Cluster Inventory API's kind; each cluster is `name` or `namespace/name`.
+fn put_slice(fleet: &Fleet, id: &str, labels: &Value, clusters: &[&str]) {
+    let reference = |cluster: &str| match cluster.split_once('/') {
+        Some((namespace, name)) => json!({"namespace": namespace, "name": name}),
+        None => json!({"name": cluster}),
+    };
+    let decisions: Vec<Value> =
+        clusters.iter().map(|cluster| json!({"clusterProfileRef": reference(cluster)})).collect();
+    let (namespace, name) = id.split_once('/').unwrap();
+    let path =
+        format!("/apis/multicluster.x-k8s.io/v1alpha1/namespaces/{namespace}/placementdecisions/{name}");
+    fleet.hub().put(
+        &*path,
+        json!({"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "PlacementDecision",
+        "metadata": {"labels": labels}, "decisions": decisions}),
+    );
+}
+
+fn names_of(sealed: &Sealed, flags: &[&str]) -> String {
+    let mut args = vec!["get", "-o", "name"];
+    args.extend(flags);
+    let names = sealed.inventory(&args).ok();
+    names.lines().map(|line| line.rsplit('/').next().unwrap()).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_schedulers_choice_is_shown_in_its_own_order() {
+    let fleet = Fleet::builder().spokes(4).edit("cluster4", |cluster| cluster.healthy = Some(false)).start();
+    let sealed = Sealed::at(&fleet);
+    let labels = |index: &str| {
+        json!({"multicluster.x-k8s.io/placement-key": "web", "multicluster.x-k8s.io/decision-key": "web-7",
+            "multicluster.x-k8s.io/decision-index": index})
+    };
+    let space = "cluster-inventory";
+    put_slice(&fleet, &format!("{space}/a"), &labels("1"), &["cluster2", "cluster4"]);
+    put_slice(&fleet, &format!("{space}/b"), &labels("0"), &["cluster3"]);
+    for flags in [["--placement", "web"], ["--placement", "web-7"], ["--placement", "cluster-inventory/web"]]
+    {
+        assert_eq!(names_of(&sealed, &flags), "cluster3 cluster2 cluster4", "{flags:?}");
+    }
+    assert_eq!(names_of(&sealed, &["--placement", "b"]), "cluster3", "an object by its name");
+    assert_eq!(names_of(&sealed, &["--placement", "web", "--healthy"]), "cluster3 cluster2");
+    let table = rows(&sealed.inventory(&["get", "--placement", "web", "--no-headers"]).ok());
+    assert_eq!(
+        table.iter().map(|row| row[0].as_str()).collect::<Vec<_>>(),
+        ["cluster3", "cluster2", "cluster4"]
+    );
+    let json: Value =
+        serde_json::from_str(&sealed.inventory(&["get", "--placement", "web", "-o", "json"]).ok()).unwrap();
+    assert_eq!(json["items"][0]["metadata"]["name"], "cluster3");
+
+    // Decided elsewhere, for clusters some of which are gone.
+    let elsewhere = json!({"multicluster.x-k8s.io/placement-key": "batch"});
+    put_slice(&fleet, "team/batch", &elsewhere, &["cluster-inventory/cluster2", "cluster-inventory/gone"]);
+    let ran = sealed.inventory(&["get", "--placement", "team/batch", "-o", "name"]);
+    assert!(ran.stderr.contains("cluster-inventory/gone"), "{ran:?}");
+    assert_eq!(ran.ok().lines().count(), 1);
+    put_slice(&fleet, "team/none", &json!({}), &[]);
+    assert_eq!(names_of(&sealed, &["--placement", "team/none"]), "");
+
+    let said = sealed.inventory(&["get", "--placement", "nothing"]).fails(3);
+    assert!(said.contains("placement nothing") && said.contains("placementdecisions"), "{said}");
+    put_slice(&fleet, "team/web", &labels("0"), &["cluster1"]);
+    let said = sealed.inventory(&["get", "--placement", "web"]).fails(2);
+    assert!(said.contains("cluster-inventory/web") && said.contains("team/web"), "{said}");
+    sealed.inventory(&["get", "--placement", "a=b"]).fails(2);
+    fleet.hub().forbid(|request| request.key.resource == "placementdecisions");
+    let said = sealed.inventory(&["get", "--placement", "team/web"]).fails(4);
+    assert!(said.contains("placementdecisions.multicluster.x-k8s.io"), "{said}");
+}
+
+#[test]
+fn ocms_placements_choose_profiles_and_managed_clusters() {
+    for builder in [Fleet::builder().spokes(3), Fleet::builder().spokes(3).without(PROFILES)] {
+        let fleet = builder.start();
+        let sealed = Sealed::at(&fleet);
+        for (number, clusters) in
+            [("2", json!([{"clusterName": "cluster1"}])), ("1", json!([{"clusterName": "cluster3"}]))]
+        {
+            let path = format!(
+                "/apis/cluster.open-cluster-management.io/v1beta1/namespaces/team/placementdecisions/web-decision-{number}"
+            );
+            fleet.hub().put(
+                &*path,
+                json!({"kind": "PlacementDecision", "status": {"decisions": clusters},
+                    "metadata": {"labels": {"cluster.open-cluster-management.io/placement": "web"}}}),
+            );
+        }
+        for flags in [["--placement", "web"], ["--placement", "team/web"]] {
+            assert_eq!(names_of(&sealed, &flags), "cluster3 cluster1", "{flags:?}");
+        }
+    }
+    let fleet = capi_hub("v1beta2");
+    let said = Sealed::at(&fleet).inventory(&["get", "--placement", "web"]).fails(2);
+    assert!(said.contains("Cluster API"), "{said}");
+    let nowhere = managed_hub().start();
+    let said = Sealed::at(&nowhere).inventory(&["get", "--placement", "web"]).fails(3);
+    assert!(said.contains("no decision for placement web"), "{said}");
+    let without = Fleet::builder().without(PROFILES).without(MANAGED).with(profiles_only()).start();
+    let said = Sealed::at(&without).inventory(&["get", "--placement", "web"]).fails(3);
+    assert!(said.contains("serves no PlacementDecisions"), "{said}");
 }
 
 #[test]
