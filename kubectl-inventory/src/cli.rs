@@ -149,7 +149,11 @@ pub struct Describe {
     /// The clusters, as NAME or NAMESPACE/NAME
     #[arg(value_name = "NAME", required = true)]
     pub names: Vec<String>,
-    /// Which of the published ways in is looked at
+    /// Kind of inventory: clusterprofile, managedcluster or capi (default: the first of these that the hub
+    /// serves)
+    #[arg(long, value_name = "KIND", value_parser = origin)]
+    pub source: Option<Origin>,
+    /// Which of the ways in is looked at
     #[command(flatten)]
     pub access: Access,
 }
@@ -216,6 +220,10 @@ pub struct Access {
     /// ManagedServiceAccount to be at the cluster (default: the only one there is)
     #[arg(long, visible_aliases = ["service-account", "sa"], value_name = "NAME")]
     pub managed_serviceaccount: Option<String>,
+    /// Be at the cluster who you are at the hub, through OCM's cluster-proxy: its agent there sees your token
+    /// for the hub
+    #[arg(long, conflicts_with_all = ["managed_serviceaccount", "provider"])]
+    pub hub_identity: bool,
     /// How to reach the published address: directly, through a tunnel over the hub, or auto:
     /// directly where that leads to the published server, else through a tunnel
     #[arg(long, value_name = "WAY", default_value = "auto", value_parser = reach)]

@@ -13,6 +13,8 @@
 //! reach:                      # where a published address is reached; its TLS name is kept
 //! - from: https://cluster-proxy-addon-user.open-cluster-management-addon:9092
 //!   to: https://proxy.example.com
+//! clusterProxy:
+//!   certificateAuthority: user-server.crt # of OCM's user-server, for a hub without ClusterProfiles
 //! ```
 
 use std::path::PathBuf;
@@ -43,6 +45,16 @@ pub struct Config {
     pub reach: Vec<Rule>,
     /// The file of access providers; a relative path starts at the config file.
     pub provider_file: Option<PathBuf>,
+    /// About OCM's cluster-proxy.
+    pub cluster_proxy: ClusterProxyConfig,
+}
+
+/// About OCM's cluster-proxy, where no ClusterProfile publishes it.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ClusterProxyConfig {
+    /// The file of its user-server's CA, PEM; a relative path starts at the config file.
+    pub certificate_authority: Option<PathBuf>,
 }
 
 /// About tunnels.
@@ -71,7 +83,9 @@ impl Config {
         match std::fs::read_to_string(&path) {
             Ok(text) => {
                 let mut config = Self::parse(&text).map_err(|e| e.context(path.display()))?;
-                if let (Some(file), Some(folder)) = (&mut config.provider_file, path.parent()) {
+                let folder = path.parent().unwrap_or(&path);
+                let authority = &mut config.cluster_proxy.certificate_authority;
+                for file in [&mut config.provider_file, authority].into_iter().flatten() {
                     *file = folder.join(&*file);
                 }
                 Ok(config)

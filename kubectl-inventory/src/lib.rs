@@ -91,7 +91,7 @@ fn dispatch(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut dy
             let config = Config::load(env)?;
             let chosen = hub::choose(global, &config, env)?;
             let way = way_in(&options.access, false, &config, env, &chosen)?;
-            let job = cmd::describe::Describe { names: &options.names, global, way };
+            let job = cmd::describe::Describe { names: &options.names, source: options.source, global, way };
             hub::runtime()?.block_on(job.run(out)).map_err(|error| at(&chosen.hub.context, error))
         }
         Verb::Use(options) => {

@@ -28,6 +28,20 @@ pub struct Remembered {
     /// whether it is checked at all; empty when nothing of it is published.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detour: String,
+    /// Whether it may be given the person's own token at the hub, and not one of the cluster's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hub_identity: bool,
+}
+
+/// Which token a server would be given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Token {
+    /// One of the cluster's, bound to this very profile by an ownerReference.
+    Bound,
+    /// One of the cluster's, which nothing binds to the profile.
+    Unbound,
+    /// The person's own at the hub.
+    Hub,
 }
 
 /// What is known about servers.
@@ -121,6 +135,7 @@ mod tests {
             server: server.into(),
             ca: "ca".into(),
             detour: String::new(),
+            hub_identity: false,
         }
     }
 
@@ -209,6 +224,7 @@ mod tests {
             Remembered { cluster: "cluster2".into(), ..offer("https://seen/x") },
             Remembered { ca: "other".into(), ..offer("https://seen/x") },
             Remembered { detour: "by way of a proxy".into(), ..offer("https://seen/x") },
+            Remembered { hub_identity: true, ..offer("https://seen/x") },
             offer("https://seen/y"),
         ] {
             assert_eq!(judge(&changed, &known), Verdict::Ask, "{changed:?}");

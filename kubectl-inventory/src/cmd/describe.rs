@@ -1,5 +1,5 @@
-//! `describe NAME…`: everything known about a cluster, and for each access provider whether it can be used
-//! here, and why not. Asks what `use` would ask, and writes nothing.
+//! `describe NAME…`: everything known about a cluster, and for each way in whether it can be used here, and
+//! why not. Asks what `use` would ask, and writes nothing.
 
 use std::io::Write;
 
@@ -7,14 +7,19 @@ use credential_exec::error::{Error, Kind, Result};
 use credential_exec::hub::{Client, Hub};
 use credential_exec::key::sha256;
 
-use crate::access::Access;
 use crate::access::stale::Held;
+use crate::access::{Access, Provider};
 use crate::cli::Global;
+use crate::cmd::detect;
 use crate::cmd::list::{Scope, find};
+use crate::cmd::use_cluster::namespace_of;
+use crate::cmd::way_in::managed_cluster::CLUSTER_GATEWAY;
 use crate::cmd::way_in::{Found, Login, WayIn};
 use crate::hub;
-use crate::inventory::cluster_profile::AccessProvider;
-use crate::inventory::{Cluster, ClusterProfile, Origin};
+use crate::inventory::capi::CapiCluster;
+use crate::inventory::cluster_profile::{AccessProvider, Condition, Metadata};
+use crate::inventory::managed_cluster::ManagedCluster;
+use crate::inventory::{Cluster, ClusterProfile, Origin, Verdict};
 use crate::output::description::{self, Part};
 use crate::term::not_written;
 
@@ -22,6 +27,8 @@ use crate::term::not_written;
 pub struct Describe<'a> {
     /// The clusters.
     pub names: &'a [String],
+    /// The kind of inventory, where one is said.
+    pub source: Option<Origin>,
     /// The hub's flags.
     pub global: &'a Global,
     /// Which way in is looked at.
@@ -45,39 +52,91 @@ impl Describe<'_> {
             self.hub().namespace.as_deref(),
             self.way.config.namespace.as_deref(),
         );
-        let held = self.way.chosen.held();
+        let mut of = match self.source {
+            Some(wanted) => detect::settle(&client, wanted).await?,
+            None => Origin::ClusterProfile,
+        };
         let mut missing: Option<Error> = None;
         let mut first = true;
         for name in self.names {
-            let profiles: Vec<ClusterProfile> =
-                match find(&client, &self.hub().context, &scope, Origin::ClusterProfile.api(), name).await {
-                    Ok(profiles) => profiles,
-                    Err(error) => {
-                        missing.get_or_insert(error);
-                        continue;
+            let described = match self.described(&client, of, &scope, name).await {
+                Err(error) if self.source.is_none() => match detect::instead(&client, of, error).await {
+                    Ok(instead) => {
+                        of = instead;
+                        self.described(&client, of, &scope, name).await
                     }
-                };
-            for profile in &profiles {
-                if !std::mem::replace(&mut first, false) {
-                    writeln!(out, "\n").map_err(not_written)?;
+                    Err(error) => Err(error),
+                },
+                described => described,
+            };
+            match described {
+                Ok(described) => {
+                    for parts in described {
+                        if !std::mem::replace(&mut first, false) {
+                            writeln!(out, "\n").map_err(not_written)?;
+                        }
+                        description::print(&parts, out).map_err(not_written)?;
+                    }
                 }
-                let parts = self.parts(&client, profile, &held).await?;
-                description::print(&parts, out).map_err(not_written)?;
+                Err(error) if error.kind == Kind::Unreachable => return Err(error),
+                Err(error) => {
+                    missing.get_or_insert(error);
+                }
             }
         }
         missing.map_or(Ok(()), Err)
     }
 
-    async fn parts(&self, client: &Client, profile: &ClusterProfile, held: &Held) -> Result<Vec<Part>> {
-        let mut ways = Vec::new();
-        for provider in profile.access_providers().providers {
-            ways.push(self.provider(client, profile, provider).await);
+    /// All that is known of each object of this name.
+    async fn described(
+        &self,
+        client: &Client,
+        of: Origin,
+        scope: &Scope,
+        name: &str,
+    ) -> Result<Vec<Vec<Part>>> {
+        let context = &self.hub().context;
+        let held = self.way.chosen.held();
+        let mut described = Vec::new();
+        match of {
+            Origin::ClusterProfile => {
+                let profiles: Vec<ClusterProfile> = find(client, context, scope, of.api(), name).await?;
+                for profile in &profiles {
+                    let mut ways = Vec::new();
+                    for provider in profile.access_providers().providers {
+                        ways.push(self.provider(client, profile, provider).await);
+                    }
+                    let row = Cluster::from(profile);
+                    let parts = whole(of, &row, &profile.metadata, &profile.status.conditions, ways, &held);
+                    described.push(parts);
+                }
+            }
+            Origin::ManagedCluster => {
+                let clusters: Vec<ManagedCluster> = find(client, context, scope, of.api(), name).await?;
+                for cluster in &clusters {
+                    let gateway = usable(self.way.by_gateway(client, cluster, true).await, Vec::new());
+                    let proxy = usable(self.way.by_cluster_proxy(client, cluster, false).await, Vec::new());
+                    let ways = vec![
+                        Part::Section(CLUSTER_GATEWAY.to_owned(), gateway),
+                        Part::Section(Provider::OpenClusterManagement.name().to_owned(), proxy),
+                    ];
+                    let row = Cluster::from(cluster);
+                    let parts = whole(of, &row, &cluster.metadata, &cluster.status.conditions, ways, &held);
+                    described.push(parts);
+                }
+            }
+            Origin::Capi(_) => {
+                let clusters: Vec<CapiCluster> = find(client, context, scope, of.api(), name).await?;
+                for cluster in &clusters {
+                    let way = usable(self.way.capi(client, cluster).await, Vec::new());
+                    let ways = vec![Part::Section("kubeconfig Secret".to_owned(), way)];
+                    let row = Cluster::from(cluster);
+                    let parts = whole(of, &row, &cluster.metadata, &cluster.status.conditions, ways, &held);
+                    described.push(parts);
+                }
+            }
         }
-        let id = format!("{}/{}", profile.metadata.namespace, profile.metadata.name);
-        let mut parts = facts(profile);
-        parts.push(Part::Section("Access Providers".to_owned(), ways));
-        parts.push(Part::Field("Contexts".to_owned(), held.contexts(&id).map(str::to_owned).collect()));
-        Ok(parts)
+        Ok(described)
     }
 
     async fn provider(&self, client: &Client, profile: &ClusterProfile, provider: &AccessProvider) -> Part {
@@ -101,29 +160,69 @@ impl Describe<'_> {
                 self.way.by(client, profile, &Access { way, cluster: &provider.cluster }, false).await
             }
         };
-        match verdict {
-            Ok(found) => {
-                parts.push(Part::field("Usable", format!("yes, {}", by_what(&found))));
-                let notes: Vec<_> =
-                    found.notes.iter().map(|note| note.trim_start_matches("note: ").to_owned()).collect();
-                if !notes.is_empty() {
-                    parts.push(Part::Field("Notes".to_owned(), notes));
-                }
-            }
-            Err(error) => {
-                parts.push(Part::field("Usable", format!("no: {}", error.cause)));
-                parts.push(Part::field("Remedy", error.remedy));
-            }
-        }
-        Part::Section(provider.name.clone(), parts)
+        Part::Section(provider.name.clone(), usable(verdict, parts))
     }
 }
 
-/// What the hub says of the cluster itself.
-fn facts(profile: &ClusterProfile) -> Vec<Part> {
-    let cluster = Cluster::from(profile);
-    let text = |value: Option<String>| value.unwrap_or_default();
-    let conditions = profile.status.conditions.iter().map(|condition| {
+/// Whether a way in can be used here, below what is known of it.
+fn usable(verdict: Result<Found>, mut parts: Vec<Part>) -> Vec<Part> {
+    match verdict {
+        Ok(found) => {
+            parts.push(Part::field("Usable", format!("yes, {}", by_what(&found))));
+            let notes: Vec<_> =
+                found.notes.iter().map(|note| note.trim_start_matches("note: ").to_owned()).collect();
+            if !notes.is_empty() {
+                parts.push(Part::Field("Notes".to_owned(), notes));
+            }
+        }
+        Err(error) => {
+            parts.push(Part::field("Usable", format!("no: {}", error.cause)));
+            parts.push(Part::field("Remedy", error.remedy));
+        }
+    }
+    parts
+}
+
+/// What the hub says of the cluster itself, and the ways into it.
+fn whole(
+    of: Origin,
+    cluster: &Cluster,
+    metadata: &Metadata,
+    conditions: &[Condition],
+    ways: Vec<Part>,
+    held: &Held,
+) -> Vec<Part> {
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    let mut parts = vec![Part::field("Name", cluster.name.clone())];
+    if of.api().namespaced {
+        parts.push(Part::field("Namespace", cluster.namespace.clone()));
+    }
+    parts.extend([
+        Part::Field(
+            "Labels".to_owned(),
+            cluster.labels.iter().map(|(name, value)| format!("{name}={value}")).collect(),
+        ),
+        Part::field("UID", cluster.uid.clone()),
+        Part::field("Created", metadata.creation_timestamp.clone().unwrap_or_default()),
+    ]);
+    match of {
+        Origin::ClusterProfile => parts.extend([
+            Part::field("Display Name", text(&cluster.display_name)),
+            Part::field("Manager", text(&cluster.manager)),
+            Part::field("Clusterset", text(&cluster.clusterset)),
+        ]),
+        Origin::ManagedCluster => parts.extend([
+            Part::field("Accepted", cluster.accepted.map_or("", Verdict::as_str).to_owned()),
+            Part::field("Clusterset", text(&cluster.clusterset)),
+        ]),
+        Origin::Capi(_) => parts.extend([
+            Part::field("Phase", text(&cluster.phase)),
+            Part::field("Platform", text(&cluster.platform)),
+            Part::field("Control Plane", text(&cluster.control_plane)),
+        ]),
+    }
+    parts.push(Part::field("Kubernetes", text(&cluster.version)));
+    let rows = conditions.iter().map(|condition| {
         vec![
             condition.kind.clone(),
             condition.status.clone(),
@@ -131,27 +230,19 @@ fn facts(profile: &ClusterProfile) -> Vec<Part> {
             condition.message.clone(),
         ]
     });
-    let properties = cluster.properties.iter().map(|(name, value)| Part::field(name, value.clone()));
-    vec![
-        Part::field("Name", cluster.name),
-        Part::field("Namespace", cluster.namespace),
-        Part::Field(
-            "Labels".to_owned(),
-            cluster.labels.iter().map(|(name, value)| format!("{name}={value}")).collect(),
-        ),
-        Part::field("UID", cluster.uid),
-        Part::field("Created", profile.metadata.creation_timestamp.clone().unwrap_or_default()),
-        Part::field("Display Name", text(cluster.display_name)),
-        Part::field("Manager", text(cluster.manager)),
-        Part::field("Clusterset", text(cluster.clusterset)),
-        Part::field("Kubernetes", text(cluster.version)),
-        Part::Table(
-            "Conditions".to_owned(),
-            vec!["Type", "Status", "Reason", "Message"],
-            conditions.collect(),
-        ),
-        Part::Section("Properties".to_owned(), properties.collect()),
-    ]
+    parts.push(Part::Table(
+        "Conditions".to_owned(),
+        vec!["Type", "Status", "Reason", "Message"],
+        rows.collect(),
+    ));
+    if !matches!(of, Origin::Capi(_)) {
+        let properties = cluster.properties.iter().map(|(name, value)| Part::field(name, value.clone()));
+        parts.push(Part::Section("Properties".to_owned(), properties.collect()));
+    }
+    let id = format!("{}/{}", namespace_of(metadata), metadata.name);
+    parts.push(Part::Section("Access Providers".to_owned(), ways));
+    parts.push(Part::Field("Contexts".to_owned(), held.contexts(&id).map(str::to_owned).collect()));
+    parts
 }
 
 /// What kubectl would log in with.

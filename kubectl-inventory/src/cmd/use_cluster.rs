@@ -94,9 +94,10 @@ impl UseCluster<'_> {
             }
             Origin::ManagedCluster => {
                 let clusters: Vec<ManagedCluster> = find(client, context, scope, of.api(), name).await?;
+                let may_ask = clusters.len() == 1;
                 for cluster in clusters {
                     let own_file = self.options.output.is_none();
-                    let found = self.way.managed_cluster(client, &cluster.metadata.name, own_file).await;
+                    let found = self.way.managed_cluster(client, &cluster, own_file, may_ask).await;
                     tried.push((cluster.metadata, found));
                 }
             }
@@ -168,6 +169,9 @@ impl UseCluster<'_> {
     fn entry(&self, plan: &Plan, command: &str, document: &Document) -> Result<Entry> {
         let meta = &plan.profile;
         let account = match &plan.found.login {
+            Login::Ours { source: source @ Source::HubIdentity { certificate: false }, .. } => {
+                Some(source.kind().to_owned())
+            }
             Login::Ours { source, .. } => source.managed().map(|(_, account)| account.to_owned()),
             Login::Plugin(_) | Login::HubUser(_) => None,
         };
@@ -224,7 +228,7 @@ impl UseCluster<'_> {
 }
 
 /// The namespace of an object; a ManagedCluster has one on the hub that bears its name.
-fn namespace_of(meta: &Metadata) -> &str {
+pub(super) fn namespace_of(meta: &Metadata) -> &str {
     if meta.namespace.is_empty() { &meta.name } else { &meta.namespace }
 }
 

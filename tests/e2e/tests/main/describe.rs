@@ -1,7 +1,7 @@
 //! `describe`: what is known about a cluster, and which ways into it can be used here.
 
 use e2e::sealed::Sealed;
-use fleet::{ClusterSpec, Fault, Fleet, profile_path};
+use fleet::{ClusterSpec, Fault, Fleet, Resource, cluster_gateway, profile_path};
 use serde_json::json;
 
 /// The line below `provider` that begins with `field`.
@@ -123,4 +123,35 @@ fn hostile_text_reaches_no_terminal_and_a_hub_that_refuses_is_explained() {
     fleet.hub().fault(|request| request.path.contains("clusterprofiles"), Fault::Forbidden);
     let said = sealed.inventory(&["describe", "cluster1"]).fails(4);
     assert!(said.contains("try: "), "{said}");
+}
+
+#[test]
+fn every_kind_of_inventory_is_described_without_a_flag() {
+    let managed = Fleet::builder().spokes(2).without("multicluster.x-k8s.io").with(cluster_gateway()).start();
+    let sealed = Sealed::at(&managed);
+    let text = sealed.inventory(&["describe", "cluster1", "cluster2"]).ok();
+    assert_eq!(field(&text, "Accepted"), "True");
+    assert_eq!(field(&text, "Kubernetes"), "v1.34.2");
+    assert!(text.contains("ManagedClusterConditionAvailable"), "{text}");
+    assert_eq!(of_provider(&text, "cluster-gateway", "Usable:"), "yes, with the hub's own user viewer");
+    assert!(of_provider(&text, "open-cluster-management", "Usable:").contains("publishes no address"));
+    assert_eq!(text.lines().filter(|line| line.starts_with("Name:")).count(), 2);
+    assert!(sealed.inventory(&["describe", "nowhere"]).fails(3).contains("no ManagedCluster nowhere"));
+
+    let capi = Resource::new("cluster.x-k8s.io", "v1beta2", "clusters", "Cluster", true);
+    let fleet = Fleet::builder().spokes(1).with(capi).start();
+    fleet.hub().put(
+        "/apis/cluster.x-k8s.io/v1beta2/namespaces/fleet/clusters/cluster1",
+        json!({"kind": "Cluster", "spec": {"infrastructureRef": {"kind": "DockerCluster"}},
+            "status": {"phase": "Provisioning"}}),
+    );
+    let sealed = Sealed::at(&fleet);
+    let text = sealed.inventory(&["describe", "cluster1", "--source", "capi"]).ok();
+    for (name, value) in [("Namespace", "fleet"), ("Phase", "Provisioning"), ("Platform", "Docker")] {
+        assert_eq!(field(&text, name), value);
+    }
+    assert!(
+        of_provider(&text, "kubeconfig Secret", "Usable:").contains("its phase is Provisioning"),
+        "{text}"
+    );
 }

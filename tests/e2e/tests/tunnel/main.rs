@@ -4,6 +4,7 @@ mod everyday;
 mod exposure;
 mod faults;
 mod hub_faults;
+mod identity;
 mod laptop;
 mod parts;
 mod reach;

@@ -1,0 +1,262 @@
+//! The way into a cluster, made ready to be written: by a provider of ours or a plugin of the provider file,
+//! to a server that may be given the token, directly or through a tunnel. Asks the hub, writes nothing.
+
+pub mod managed_cluster;
+mod secrets;
+mod server;
+
+use credential_exec::env::Env;
+use credential_exec::error::{Error, Kind, Result};
+use credential_exec::hub::{Client, Hub};
+use credential_exec::request::{HubPin, Source, Tunnel};
+
+use crate::access::kubeconfig::{ClusterEntry, ExecEntry};
+use crate::access::provider_file::FileProvider;
+use crate::access::reach::Reach;
+use crate::access::trust::{self, Remembered, Token};
+use crate::access::{self, Provider, Providers, Way, endpoint, policy};
+use crate::cli::Access;
+use crate::cmd::accounts;
+use crate::config::Config;
+use crate::hub::Chosen;
+use crate::inventory::ClusterProfile;
+use crate::inventory::cluster_profile::ProviderCluster;
+
+/// A way in, made ready.
+pub struct Found {
+    /// Where kubectl goes.
+    pub cluster: ClusterEntry,
+    /// What it logs in with.
+    pub login: Login,
+    /// What the person should know, a line each.
+    pub notes: Vec<String>,
+    /// A decision of the person that is to be remembered.
+    pub agreed: Option<Remembered>,
+}
+
+/// What kubectl logs in with.
+pub enum Login {
+    /// credential-exec, and what it is asked for.
+    Ours {
+        /// Where the credential lies.
+        source: Source,
+        /// The way to an address within the hub.
+        tunnel: Option<Tunnel>,
+    },
+    /// A plugin of the person's provider file.
+    Plugin(ExecEntry),
+    /// The hub's own user entry, which is in the kubeconfig already.
+    HubUser(String),
+}
+
+/// Everything that decides which way is taken.
+pub struct WayIn<'a> {
+    /// The flags about it.
+    pub flags: &'a Access,
+    /// Whether the person trusts whatever server is published.
+    pub trust_server: bool,
+    /// The config file.
+    pub config: &'a Config,
+    /// The provider file.
+    pub file: Vec<FileProvider>,
+    /// The surroundings.
+    pub env: &'a Env,
+    /// The hub.
+    pub chosen: &'a Chosen,
+}
+
+impl WayIn<'_> {
+    fn hub(&self) -> &Hub {
+        &self.chosen.hub
+    }
+
+    /// The way in that is taken: the named provider's, else the first that can be used here.
+    ///
+    /// # Errors
+    /// Each link's own: access, account, trust.
+    pub async fn take(&self, client: &Client, profile: &ClusterProfile, may_ask: bool) -> Result<Found> {
+        let ocm = Provider::OpenClusterManagement.name();
+        let wanted = if self.flags.hub_identity { Some(ocm) } else { self.flags.provider.as_deref() };
+        let access = access::resolve(profile, &self.providers(), wanted)?;
+        self.by(client, profile, &access, may_ask).await
+    }
+
+    /// This way in.
+    ///
+    /// # Errors
+    /// As [`WayIn::take`].
+    pub async fn by(
+        &self,
+        client: &Client,
+        profile: &ClusterProfile,
+        access: &access::Access<'_>,
+        may_ask: bool,
+    ) -> Result<Found> {
+        let passed_over = match access.way {
+            Way::BuiltIn(provider) => {
+                return self.built_in(client, profile, provider, access.cluster, may_ask).await;
+            }
+            Way::File(provider) => match self.plugin(client, profile, provider, access.cluster).await? {
+                Some(found) => return Ok(found),
+                None => &provider.name,
+            },
+        };
+        let own = Provider::OpenClusterManagement;
+        let mut found = self.built_in(client, profile, own, access.cluster, may_ask).await?;
+        found.notes.insert(
+            0,
+            format!(
+                "note: {passed_over} of the provider file is passed over: its plugin keeps no tunnel, and this cluster is reached through one"
+            ),
+        );
+        Ok(found)
+    }
+
+    /// What this machine can use.
+    pub fn providers(&self) -> Providers<'_> {
+        // A plugin logs in by itself: it cannot be told to take the hub's login.
+        let file = if self.flags.hub_identity { &[] } else { self.file.as_slice() };
+        Providers { file, built_in: access::BUILT_IN }
+    }
+
+    /// By one of our own providers.
+    async fn built_in(
+        &self,
+        client: &Client,
+        profile: &ClusterProfile,
+        provider: Provider,
+        published: &ProviderCluster,
+        may_ask: bool,
+    ) -> Result<Found> {
+        if provider != Provider::OpenClusterManagement {
+            self.refuse_ocms_flags(provider.name())?;
+        }
+        match provider {
+            Provider::OpenClusterManagement => self.ocm(client, profile, published, may_ask).await,
+            Provider::SecretReader => self.token_secret(client, profile, published, may_ask).await,
+            Provider::KubeconfigSecretReader => self.kubeconfig_secret(client, profile, published).await,
+        }
+    }
+
+    /// With the token of a managed service account, or with the hub's own where that is asked for.
+    async fn ocm(
+        &self,
+        client: &Client,
+        profile: &ClusterProfile,
+        published: &ProviderCluster,
+        may_ask: bool,
+    ) -> Result<Found> {
+        let name = &profile.metadata.name;
+        let mut notes = Vec::new();
+        let cluster = endpoint::check(name, published, self.flags.allow_insecure)?;
+        let source = match self.flags.hub_identity {
+            true => self.hub_identity(name, &mut notes)?,
+            false => accounts::choose(client, profile, self.flags.managed_serviceaccount.as_deref()).await?,
+        };
+        let namespace = accounts::user_server_namespace(client).await?;
+        let managed = profile.managed_cluster();
+        let token = match source {
+            Source::SyncedSecret { .. } => Token::Bound,
+            Source::HubIdentity { .. } => Token::Hub,
+            _ => Token::Unbound,
+        };
+        let agreed = self.trust(&cluster, managed, token, &namespace, may_ask, &mut notes)?;
+        let host = endpoint::parse_server(&cluster.server).map(|server| server.host).unwrap_or_default();
+        if trust::is_user_server(&host, &namespace)
+            && let Some(warning) = accounts::missing_user_server(client, &namespace).await?
+        {
+            notes.push(format!("warning: {}; {}", warning.cause, warning.remedy));
+        }
+        self.ours(name, cluster, managed, &namespace, source, agreed, notes).await
+    }
+
+    /// By our own plugin with this source, to a server that was found worthy of it.
+    #[expect(clippy::too_many_arguments, reason = "each is one fact about the way, found before")]
+    async fn ours(
+        &self,
+        name: &str,
+        cluster: ClusterEntry,
+        managed: &str,
+        user_server_namespace: &str,
+        source: Source,
+        agreed: Option<Remembered>,
+        mut notes: Vec<String>,
+    ) -> Result<Found> {
+        let (cluster, tunnel) =
+            self.reach(cluster, managed, user_server_namespace, agreed.as_ref(), &mut notes).await?;
+        if let Some(tunnel) = &tunnel {
+            notes.push(format!(
+                "note: {name} is reached through a tunnel over the hub to {} (port {} here)",
+                tunnel.target(),
+                tunnel.port
+            ));
+        }
+        Ok(Found { cluster, login: Login::Ours { source, tunnel }, notes, agreed })
+    }
+
+    /// By a plugin of the provider file, which kubectl runs itself; `None` where the cluster must be
+    /// reached through a tunnel and we could keep one instead.
+    async fn plugin(
+        &self,
+        client: &Client,
+        profile: &ClusterProfile,
+        provider: &FileProvider,
+        published: &ProviderCluster,
+    ) -> Result<Option<Found>> {
+        let name = &profile.metadata.name;
+        let mut notes = Vec::new();
+        self.refuse_ocms_flags(&provider.name)?;
+        let cluster = endpoint::check(name, published, self.flags.allow_insecure)?;
+        let ocm = provider.name == Provider::OpenClusterManagement.name();
+        if self.flags.reach == Reach::Tunnel && !ocm {
+            return Err(Error::new(
+                Kind::Usage,
+                format!("provider {} has a plugin of its own, which keeps no tunnel", provider.name),
+            )
+            .remedy("leave --reach tunnel out, or publish an address that can be reached"));
+        }
+        let namespace = match ocm {
+            true => accounts::user_server_namespace(client).await?,
+            false => trust::DEFAULT_NAMESPACE.to_owned(),
+        };
+        let (mut cluster, tunnel) =
+            self.reach(cluster, profile.managed_cluster(), &namespace, None, &mut notes).await?;
+        if tunnel.is_some() {
+            return Ok(None);
+        }
+        let merged = policy::merge(&provider.exec, &provider.policy, published)?;
+        notes.extend(merged.taken.iter().map(|what| format!("note: from the profile of {name}: {what}")));
+        if !merged.left_out.is_empty() {
+            let what = merged.left_out.join(", ");
+            notes.push(format!("note: not taken from the profile of {name}: {what}"));
+        }
+        cluster.plugin_config =
+            published.plugin_config().filter(|_| merged.exec.provide_cluster_info).cloned();
+        Ok(Some(Found { cluster, login: Login::Plugin(merged.exec), notes, agreed: None }))
+    }
+
+    /// The hub, as a request pins it.
+    ///
+    /// # Errors
+    /// Those of reading the hub's CA.
+    pub fn pin(&self) -> Result<HubPin> {
+        Ok(HubPin {
+            kubeconfig: self.hub().files.clone(),
+            context: self.hub().context.clone(),
+            server: self.hub().server().to_owned(),
+            ca: self.hub().ca_fingerprint()?,
+            impersonate: self.chosen.impersonate.clone(),
+        })
+    }
+
+    /// Refuses the flags that say who to be by OCM's way in, on another one.
+    fn refuse_ocms_flags(&self, provider: &str) -> Result<()> {
+        let flag = match (&self.flags.managed_serviceaccount, self.flags.hub_identity) {
+            (Some(account), _) => format!("--managed-serviceaccount {account}"),
+            (None, true) => "--hub-identity".to_owned(),
+            (None, false) => return Ok(()),
+        };
+        Err(Error::new(Kind::Usage, format!("{flag} means nothing to provider {provider}"))
+            .remedy("leave it out, or choose --provider open-cluster-management"))
+    }
+}
