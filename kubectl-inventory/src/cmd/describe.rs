@@ -52,18 +52,16 @@ impl Describe<'_> {
             self.hub().namespace.as_deref(),
             self.way.config.namespace.as_deref(),
         );
-        let mut of = match self.source {
-            Some(wanted) => detect::settle(&client, wanted).await?,
-            None => Origin::ClusterProfile,
-        };
+        let held = self.way.chosen.held();
+        let mut of = detect::first(&client, self.source).await?;
         let mut missing: Option<Error> = None;
         let mut first = true;
         for name in self.names {
-            let described = match self.described(&client, of, &scope, name).await {
-                Err(error) if self.source.is_none() => match detect::instead(&client, of, error).await {
+            let described = match self.described(&client, of, &scope, name, &held).await {
+                Err(error) => match detect::instead(&client, self.source, of, error).await {
                     Ok(instead) => {
                         of = instead;
-                        self.described(&client, of, &scope, name).await
+                        self.described(&client, of, &scope, name, &held).await
                     }
                     Err(error) => Err(error),
                 },
@@ -94,9 +92,9 @@ impl Describe<'_> {
         of: Origin,
         scope: &Scope,
         name: &str,
+        held: &Held,
     ) -> Result<Vec<Vec<Part>>> {
         let context = &self.hub().context;
-        let held = self.way.chosen.held();
         let mut described = Vec::new();
         match of {
             Origin::ClusterProfile => {
@@ -107,7 +105,7 @@ impl Describe<'_> {
                         ways.push(self.provider(client, profile, provider).await);
                     }
                     let row = Cluster::from(profile);
-                    let parts = whole(of, &row, &profile.metadata, &profile.status.conditions, ways, &held);
+                    let parts = whole(of, &row, &profile.metadata, &profile.status.conditions, ways, held);
                     described.push(parts);
                 }
             }
@@ -121,7 +119,7 @@ impl Describe<'_> {
                         Part::Section(Provider::OpenClusterManagement.name().to_owned(), proxy),
                     ];
                     let row = Cluster::from(cluster);
-                    let parts = whole(of, &row, &cluster.metadata, &cluster.status.conditions, ways, &held);
+                    let parts = whole(of, &row, &cluster.metadata, &cluster.status.conditions, ways, held);
                     described.push(parts);
                 }
             }
@@ -131,7 +129,7 @@ impl Describe<'_> {
                     let way = usable(self.way.capi(client, cluster).await, Vec::new());
                     let ways = vec![Part::Section("kubeconfig Secret".to_owned(), way)];
                     let row = Cluster::from(cluster);
-                    let parts = whole(of, &row, &cluster.metadata, &cluster.status.conditions, ways, &held);
+                    let parts = whole(of, &row, &cluster.metadata, &cluster.status.conditions, ways, held);
                     described.push(parts);
                 }
             }

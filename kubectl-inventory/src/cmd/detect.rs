@@ -39,13 +39,18 @@ struct Resource {
     name: String,
 }
 
-/// What the hub serves instead of what was asked for first, `asked`, and failed so: the failure itself
-/// where it has another reason, or nothing else is served.
+/// What the hub serves instead of `asked`, which failed so and is not what the person `wanted`: the failure
+/// itself where it has another reason, or nothing else is served.
 ///
 /// # Errors
 /// `failure`; those of the hub.
-pub async fn instead(client: &Client, asked: Origin, failure: Error) -> Result<Origin> {
-    if failure.kind != Kind::NotFound || asked != Origin::ClusterProfile {
+pub async fn instead(
+    client: &Client,
+    wanted: Option<Origin>,
+    asked: Origin,
+    failure: Error,
+) -> Result<Origin> {
+    if wanted.is_some() || failure.kind != Kind::NotFound || asked != Origin::ClusterProfile {
         return Err(failure);
     }
     let groups = groups(client).await?;
@@ -61,11 +66,13 @@ pub async fn instead(client: &Client, asked: Origin, failure: Error) -> Result<O
     Err(Error { cause, ..failure })
 }
 
-/// The kind that a person asked for, in the version that the hub serves.
+/// The kind to ask for first: what the person `wanted`, in the version that the hub serves, else
+/// ClusterProfiles.
 ///
 /// # Errors
 /// Those of the hub.
-pub async fn settle(client: &Client, wanted: Origin) -> Result<Origin> {
+pub async fn first(client: &Client, wanted: Option<Origin>) -> Result<Origin> {
+    let wanted = wanted.unwrap_or(Origin::ClusterProfile);
     let Origin::Capi(_) = wanted else { return Ok(wanted) };
     let groups = groups(client).await?;
     Ok(groups

@@ -69,15 +69,12 @@ pub async fn run(
         return Err(Error::new(Kind::Usage, "names and a selector cannot be used together")
             .remedy("leave out one of them, as in kubectl"));
     }
-    let of = match options.source {
-        Some(wanted) => detect::settle(client, wanted).await?,
-        None => Origin::ClusterProfile,
-    };
+    let of = detect::first(client, options.source).await?;
     let question =
         Question { options, hub, client, scope: scope(options), of, selection: options.selection.clone() };
     match question.clone().answer(env, out, err).await {
-        Err(error) if options.source.is_none() => {
-            let of = detect::instead(client, of, error).await?;
+        Err(error) => {
+            let of = detect::instead(client, options.source, of, error).await?;
             let (instead, option) = (of.api().words, of.option());
             let _ = writeln!(
                 err,
@@ -85,7 +82,7 @@ pub async fn run(
             );
             Question { of, ..question }.answer(env, out, err).await
         }
-        outcome => outcome,
+        Ok(()) => Ok(()),
     }
 }
 
@@ -121,11 +118,20 @@ struct Question<'a> {
 /// An object that is shown as a row.
 trait Shown: Item {
     fn row(&self) -> Cluster;
+
+    /// Those of our contexts that trust another certificate than this object publishes.
+    fn stale<'h>(&self, _held: &'h Held) -> Vec<&'h str> {
+        Vec::new()
+    }
 }
 
 impl Shown for Published {
     fn row(&self) -> Cluster {
         Cluster::from(self)
+    }
+
+    fn stale<'h>(&self, held: &'h Held) -> Vec<&'h str> {
+        held.stale(self).collect()
     }
 }
 
@@ -153,12 +159,7 @@ impl Question<'_> {
         }
     }
 
-    async fn answer_with<T: Shown + 'static>(
-        &self,
-        env: &Env,
-        out: &mut dyn Write,
-        err: &mut dyn Write,
-    ) -> Result<()> {
+    async fn answer_with<T: Shown>(&self, env: &Env, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
         match self.options.output {
             Format::Table | Format::Wide => self.table::<T>(env, out, err).await,
             Format::Name => self.names::<T>(out, err).await,
@@ -224,12 +225,7 @@ impl Question<'_> {
         Err(Error { cause: causes.join(", "), ..first.clone() })
     }
 
-    async fn table<T: Shown + 'static>(
-        &self,
-        env: &Env,
-        out: &mut dyn Write,
-        err: &mut dyn Write,
-    ) -> Result<()> {
+    async fn table<T: Shown>(&self, env: &Env, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
         let now = jiff::Timestamp::try_from(env.now).unwrap_or_default();
         let mut table = Table::new(self.of, self.options.output == Format::Wide, now);
         let (mut deprecated, mut stale) = (Vec::new(), Vec::new());
@@ -239,9 +235,7 @@ impl Question<'_> {
         };
         let outcome = self
             .ask(err, read, |(object, cluster)| {
-                if let Some(profile) = (&object as &dyn std::any::Any).downcast_ref::<Published>() {
-                    stale.extend(self.options.held.stale(profile).map(str::to_owned));
-                }
+                stale.extend(object.stale(&self.options.held).into_iter().map(str::to_owned));
                 if cluster.deprecated_providers {
                     deprecated.push(cluster.name.clone());
                 }

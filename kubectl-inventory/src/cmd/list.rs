@@ -6,10 +6,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::inventory::ClusterProfile;
-use crate::inventory::capi::CapiCluster;
-use crate::inventory::cluster_profile::{Metadata, Summary};
-use crate::inventory::managed_cluster::ManagedCluster;
+use crate::inventory::cluster_profile::{Metadata, Object, Summary};
 use crate::inventory::origin::Api;
 
 const PAGE: usize = 500;
@@ -50,22 +47,10 @@ pub(super) fn key_of(meta: &Metadata) -> String {
     format!("{}/{}", meta.namespace, meta.name)
 }
 
-impl<C> Item for ClusterProfile<C>
+impl<S, T> Item for Object<S, T>
 where
     Self: DeserializeOwned,
 {
-    fn key(&self) -> String {
-        key_of(&self.metadata)
-    }
-}
-
-impl Item for ManagedCluster {
-    fn key(&self) -> String {
-        key_of(&self.metadata)
-    }
-}
-
-impl Item for CapiCluster {
     fn key(&self) -> String {
         key_of(&self.metadata)
     }
@@ -314,7 +299,7 @@ pub async fn look_up<T: Item>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inventory::origin::CLUSTER_PROFILES;
+    use crate::inventory::Origin;
 
     #[test]
     fn the_first_place_that_names_a_namespace_decides() {
@@ -346,8 +331,11 @@ mod tests {
 
     #[test]
     fn selectors_and_names_cannot_leave_their_place_in_the_query() {
-        let query =
-            Query { of: &CLUSTER_PROFILES, labels: Some("a=b&limit=1".into()), name: Some("x/../y".into()) };
+        let query = Query {
+            of: Origin::ClusterProfile.api(),
+            labels: Some("a=b&limit=1".into()),
+            name: Some("x/../y".into()),
+        };
         assert_eq!(
             path(Some("a/b"), &query),
             "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/a%2Fb/clusterprofiles?limit=500\

@@ -55,16 +55,14 @@ impl UseCluster<'_> {
             self.hub().namespace.as_deref(),
             self.way.config.namespace.as_deref(),
         );
-        let of = match self.options.source {
-            Some(wanted) => detect::settle(&client, wanted).await?,
-            None => Origin::ClusterProfile,
-        };
+        let wanted = self.options.source;
+        let of = detect::first(&client, wanted).await?;
         let tried = match self.tries(&client, of, &scope, name).await {
-            Err(error) if self.options.source.is_none() => {
-                let of = detect::instead(&client, of, error).await?;
+            Err(error) => {
+                let of = detect::instead(&client, wanted, of, error).await?;
                 self.tries(&client, of, &scope, name).await?
             }
-            tried => tried?,
+            Ok(tried) => tried,
         };
         let plan = the_usable_one(name, tried)?;
         for note in &plan.found.notes {

@@ -9,25 +9,14 @@
 
 use serde::Deserialize;
 
-use super::cluster_profile::{Condition, Metadata, or_default};
-use super::{Cluster, Verdict};
+use super::Cluster;
+use super::cluster_profile::{Condition, Object, or_default, verdict};
 
 /// The key of a kubeconfig Secret that holds the kubeconfig.
 pub const KUBECONFIG_KEY: &str = "value";
 
 /// A Cluster API cluster, as far as it is shown.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub struct CapiCluster {
-    /// Name, namespace and labels.
-    #[serde(default, deserialize_with = "or_default")]
-    pub metadata: Metadata,
-    /// What it is to be.
-    #[serde(default, deserialize_with = "or_default")]
-    pub spec: Spec,
-    /// What it is.
-    #[serde(default, deserialize_with = "or_default")]
-    pub status: Status,
-}
+pub type CapiCluster = Object<Spec, Status>;
 
 /// What a cluster is to be.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -92,14 +81,11 @@ fn platform(kind: &str) -> &str {
 
 impl From<&CapiCluster> for Cluster {
     fn from(cluster: &CapiCluster) -> Self {
-        let condition = |kind: &str| {
-            let found = cluster.status.conditions.iter().find(|condition| condition.kind == kind);
-            found.map(|condition| Verdict::from(condition.status.as_str()))
-        };
+        let conditions = &cluster.status.conditions;
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         Self {
             version: text(&cluster.spec.topology.version),
-            healthy: condition("Ready").or_else(|| condition("Available")),
+            healthy: verdict(conditions, "Ready").or_else(|| verdict(conditions, "Available")),
             phase: text(&cluster.status.phase),
             platform: text(platform(&cluster.spec.infrastructure_ref.kind)),
             control_plane: text(&cluster.spec.control_plane_ref.kind),
@@ -110,6 +96,7 @@ impl From<&CapiCluster> for Cluster {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Verdict;
     use super::*;
 
     #[test]

@@ -43,18 +43,21 @@ pub const PLUGIN_EXTENSION: &str = "client.authentication.k8s.io/exec";
 pub type Summary = ClusterProfile<IgnoredAny>;
 
 /// A ClusterProfile. `C` is what is kept of each provider's `cluster`.
+pub type ClusterProfile<C = ProviderCluster> = Object<Spec, Status<C>>;
+
+/// An object of an inventory: a name, what it is to be, and what it is.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(bound(deserialize = "C: Default + Deserialize<'de>"))]
-pub struct ClusterProfile<C = ProviderCluster> {
+#[serde(bound(deserialize = "S: Default + Deserialize<'de>, T: Default + Deserialize<'de>"))]
+pub struct Object<S, T> {
     /// Name, namespace, labels.
     #[serde(default, deserialize_with = "or_default")]
     pub metadata: Metadata,
-    /// What the manager declares.
+    /// What it is to be.
     #[serde(default, deserialize_with = "or_default")]
-    pub spec: Spec,
-    /// What the manager observes.
+    pub spec: S,
+    /// What is observed of it.
     #[serde(default, deserialize_with = "or_default")]
-    pub status: Status<C>,
+    pub status: T,
 }
 
 /// The part of an object's metadata that we use.
@@ -182,6 +185,11 @@ pub struct Condition {
     pub message: String,
 }
 
+/// The verdict of a condition, where there is one.
+pub(super) fn verdict(conditions: &[Condition], kind: &str) -> Option<Verdict> {
+    conditions.iter().find(|known| known.kind == kind).map(|known| Verdict::from(known.status.as_str()))
+}
+
 /// One way into a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(bound(deserialize = "C: Default + Deserialize<'de>"))]
@@ -273,11 +281,6 @@ impl<C> ClusterProfile<C> {
         self.label(MANAGED_CLUSTER_LABEL).unwrap_or(&self.metadata.name)
     }
 
-    /// The verdict of a condition, where there is one.
-    pub fn condition(&self, kind: &str) -> Option<Verdict> {
-        self.status.conditions.iter().find(|c| c.kind == kind).map(|c| Verdict::from(c.status.as_str()))
-    }
-
     fn label(&self, name: &str) -> Option<&str> {
         self.metadata.labels.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
@@ -304,8 +307,8 @@ impl<C> From<&ClusterProfile<C>> for Cluster {
             manager: manager.map(str::to_owned),
             clusterset: clusterset.map(str::to_owned),
             version: profile.status.version.kubernetes.clone().filter(|version| !version.is_empty()),
-            healthy: profile.condition(HEALTHY),
-            joined: profile.condition(JOINED),
+            healthy: verdict(&profile.status.conditions, HEALTHY),
+            joined: verdict(&profile.status.conditions, JOINED),
             providers: merged.providers.iter().map(|provider| provider.name.clone()).collect(),
             deprecated_providers: merged.deprecated,
             properties: profile.status.properties.iter().map(|p| (p.name.clone(), p.value.clone())).collect(),

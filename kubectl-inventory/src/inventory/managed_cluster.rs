@@ -9,7 +9,7 @@
 
 use serde::Deserialize;
 
-use super::cluster_profile::{Condition, Metadata, Property, Version, or_default};
+use super::cluster_profile::{Condition, Object, Property, Version, or_default, verdict};
 use super::{Cluster, Verdict};
 
 /// Claim: the cluster's id.
@@ -20,18 +20,7 @@ const JOINED: &str = "ManagedClusterJoined";
 const AVAILABLE: &str = "ManagedClusterConditionAvailable";
 
 /// A ManagedCluster, as far as it is shown.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub struct ManagedCluster {
-    /// Name and labels; there is no namespace.
-    #[serde(default, deserialize_with = "or_default")]
-    pub metadata: Metadata,
-    /// What the hub's administrator decided.
-    #[serde(default, deserialize_with = "or_default")]
-    pub spec: Spec,
-    /// What the agent reports.
-    #[serde(default, deserialize_with = "or_default")]
-    pub status: Status,
-}
+pub type ManagedCluster = Object<Spec, Status>;
 
 /// What the hub's administrator decided.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -59,11 +48,8 @@ pub struct Status {
 
 impl From<&ManagedCluster> for Cluster {
     fn from(cluster: &ManagedCluster) -> Self {
-        let condition = |kind: &str| {
-            let found = cluster.status.conditions.iter().find(|condition| condition.kind == kind);
-            found.map(|condition| Verdict::from(condition.status.as_str()))
-        };
-        let accepted = condition(ACCEPTED).unwrap_or(match cluster.spec.hub_accepts_client {
+        let conditions = &cluster.status.conditions;
+        let accepted = verdict(conditions, ACCEPTED).unwrap_or(match cluster.spec.hub_accepts_client {
             true => Verdict::Yes,
             false => Verdict::No,
         });
@@ -71,8 +57,8 @@ impl From<&ManagedCluster> for Cluster {
             clusterset: cluster.metadata.labels.get(CLUSTERSET).cloned(),
             version: cluster.status.version.kubernetes.clone().filter(|version| !version.is_empty()),
             accepted: Some(accepted),
-            joined: condition(JOINED),
-            healthy: condition(AVAILABLE),
+            joined: verdict(conditions, JOINED),
+            healthy: verdict(conditions, AVAILABLE),
             properties: cluster
                 .status
                 .cluster_claims

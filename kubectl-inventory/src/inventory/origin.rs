@@ -72,8 +72,7 @@ impl Api {
     }
 }
 
-/// ClusterProfile of the Cluster Inventory API.
-pub static CLUSTER_PROFILES: Api = Api {
+static CLUSTER_PROFILES: Api = Api {
     group: "multicluster.x-k8s.io",
     version: "v1alpha1",
     plural: "clusterprofiles",

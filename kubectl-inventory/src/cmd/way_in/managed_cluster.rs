@@ -45,7 +45,7 @@ impl WayIn<'_> {
                 Err(Error::new(Kind::NotFound, cause).remedy(format!("it has {CLUSTER_GATEWAY} and {proxy}")))
             }
             None if for_proxy => self.by_cluster_proxy(client, cluster, may_ask).await,
-            None if detect::has_gateway(client).await? => self.by_gateway(client, cluster, own_file).await,
+            None if detect::has_gateway(client).await? => self.through_gateway(cluster, own_file),
             None => self.by_cluster_proxy(client, cluster, may_ask).await,
         }
     }
@@ -60,13 +60,18 @@ impl WayIn<'_> {
         cluster: &ManagedCluster,
         own_file: bool,
     ) -> Result<Found> {
-        let name = &cluster.metadata.name;
         self.refuse_ocms_flags(CLUSTER_GATEWAY)?;
         if !detect::has_gateway(client).await? {
             return Err(Error::new(Kind::NotFound, "the hub does not serve cluster-gateway")
                 .remedy("install cluster-gateway on the hub"));
         }
-        self.refuse_impersonation("cluster-gateway")?;
+        self.through_gateway(cluster, own_file)
+    }
+
+    /// The same on a hub that is known to serve it.
+    fn through_gateway(&self, cluster: &ManagedCluster, own_file: bool) -> Result<Found> {
+        let name = &cluster.metadata.name;
+        self.refuse_impersonation(CLUSTER_GATEWAY)?;
         let hub = hub::entry(self.hub(), self.flags.allow_insecure)?;
         let login = match self.chosen.user().filter(|_| own_file) {
             Some(user) => Login::HubUser(user.to_owned()),

@@ -153,37 +153,31 @@ impl WayIn<'_> {
             true => self.hub_identity(name, &mut notes)?,
             false => accounts::choose(client, profile, self.flags.managed_serviceaccount.as_deref()).await?,
         };
+        self.ours(client, name, cluster, profile.managed_cluster(), source, may_ask, notes).await
+    }
+
+    /// By our own plugin with this source, to the published server if that may be given the token.
+    #[expect(clippy::too_many_arguments, reason = "each is one fact about the way")]
+    async fn ours(
+        &self,
+        client: &Client,
+        name: &str,
+        cluster: ClusterEntry,
+        managed: &str,
+        source: Source,
+        may_ask: bool,
+        mut notes: Vec<String>,
+    ) -> Result<Found> {
         let namespace = accounts::user_server_namespace(client).await?;
-        let managed = profile.managed_cluster();
-        let token = match source {
-            Source::SyncedSecret { .. } => Token::Bound,
-            Source::HubIdentity { .. } => Token::Hub,
-            _ => Token::Unbound,
-        };
-        let agreed = self.trust(&cluster, managed, token, &namespace, may_ask, &mut notes)?;
+        let agreed = self.trust(&cluster, managed, token_of(&source), &namespace, may_ask, &mut notes)?;
         let host = endpoint::parse_server(&cluster.server).map(|server| server.host).unwrap_or_default();
         if trust::is_user_server(&host, &namespace)
             && let Some(warning) = accounts::missing_user_server(client, &namespace).await?
         {
             notes.push(format!("warning: {}; {}", warning.cause, warning.remedy));
         }
-        self.ours(name, cluster, managed, &namespace, source, agreed, notes).await
-    }
-
-    /// By our own plugin with this source, to a server that was found worthy of it.
-    #[expect(clippy::too_many_arguments, reason = "each is one fact about the way, found before")]
-    async fn ours(
-        &self,
-        name: &str,
-        cluster: ClusterEntry,
-        managed: &str,
-        user_server_namespace: &str,
-        source: Source,
-        agreed: Option<Remembered>,
-        mut notes: Vec<String>,
-    ) -> Result<Found> {
         let (cluster, tunnel) =
-            self.reach(cluster, managed, user_server_namespace, agreed.as_ref(), &mut notes).await?;
+            self.reach(cluster, managed, &namespace, agreed.is_some(), &mut notes).await?;
         if let Some(tunnel) = &tunnel {
             notes.push(format!(
                 "note: {name} is reached through a tunnel over the hub to {} (port {} here)",
@@ -220,7 +214,7 @@ impl WayIn<'_> {
             false => trust::DEFAULT_NAMESPACE.to_owned(),
         };
         let (mut cluster, tunnel) =
-            self.reach(cluster, profile.managed_cluster(), &namespace, None, &mut notes).await?;
+            self.reach(cluster, profile.managed_cluster(), &namespace, false, &mut notes).await?;
         if tunnel.is_some() {
             return Ok(None);
         }
@@ -258,5 +252,16 @@ impl WayIn<'_> {
         };
         Err(Error::new(Kind::Usage, format!("{flag} means nothing to provider {provider}"))
             .remedy("leave it out, or choose --provider open-cluster-management"))
+    }
+}
+
+/// Which token a source gives.
+fn token_of(source: &Source) -> Token {
+    match source {
+        Source::SyncedSecret { .. } | Source::TokenSecret { owner: Some(_), .. } => Token::Bound,
+        Source::HubIdentity { .. } => Token::Hub,
+        Source::TokenSecret { owner: None, .. }
+        | Source::ManagedServiceAccount { .. }
+        | Source::KubeconfigSecret { .. } => Token::Unbound,
     }
 }

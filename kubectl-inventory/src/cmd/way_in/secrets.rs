@@ -10,7 +10,6 @@ use super::server::bare;
 use super::{Found, Login, WayIn};
 use crate::access::endpoint;
 use crate::access::kubeconfig::ClusterEntry;
-use crate::access::trust::Token;
 use crate::cmd::accounts;
 use crate::inventory::ClusterProfile;
 use crate::inventory::capi::{self, CapiCluster};
@@ -26,19 +25,15 @@ impl WayIn<'_> {
         may_ask: bool,
     ) -> Result<Found> {
         let name = &profile.metadata.name;
-        let mut notes = Vec::new();
         let cluster = endpoint::check(name, published, self.flags.allow_insecure)?;
         let secret = told_by_cluster_name(profile, published)?;
         let owner = accounts::secret_metadata(client, &secret)
             .await?
             .is_some_and(|metadata| metadata.belongs_to(profile))
             .then(|| profile.metadata.uid.clone());
-        let namespace = accounts::user_server_namespace(client).await?;
         let managed = secret.name.clone();
-        let token = if owner.is_some() { Token::Bound } else { Token::Unbound };
-        let agreed = self.trust(&cluster, &managed, token, &namespace, may_ask, &mut notes)?;
         let source = Source::TokenSecret { secret, owner };
-        self.ours(name, cluster, &managed, &namespace, source, agreed, notes).await
+        self.ours(client, name, cluster, &managed, source, may_ask, Vec::new()).await
     }
 
     /// With what a kubeconfig in a Secret logs in with. Server and CA are that kubeconfig's, and the profile

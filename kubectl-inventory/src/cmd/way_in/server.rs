@@ -25,7 +25,7 @@ impl WayIn<'_> {
         published: ClusterEntry,
         managed: &str,
         user_server_namespace: &str,
-        agreed: Option<&Remembered>,
+        agreed: bool,
         notes: &mut Vec<String>,
     ) -> Result<(ClusterEntry, Option<Tunnel>)> {
         let wanted = self.flags.reach;
@@ -43,7 +43,7 @@ impl WayIn<'_> {
         let token = if self.flags.hub_identity { Token::Hub } else { Token::Unbound };
         let offer = self.offer(&published, managed, token)?;
         // Only to a Service that is OCM's, or that the person trusts: not to whatever a profile names.
-        let trusted = agreed.is_some() || trust::judge(&offer, &known) == Verdict::Trusted;
+        let trusted = agreed || trust::judge(&offer, &known) == Verdict::Trusted;
         let service = reach::service(&published);
         let Some(service) = service.clone().filter(|_| trusted) else {
             if wanted == Reach::Auto {
