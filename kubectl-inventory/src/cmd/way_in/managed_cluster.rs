@@ -116,8 +116,8 @@ impl WayIn<'_> {
         self.ocm(client, &profile, &published, may_ask).await
     }
 
-    /// The hub's own login as a source, for the cluster's agent to see.
-    pub(super) fn hub_identity(&self, name: &str, notes: &mut Vec<String>) -> Result<Source> {
+    /// The hub's own login as a source, for this ManagedCluster's agent to see.
+    pub(super) fn hub_identity(&self, managed: &str, notes: &mut Vec<String>) -> Result<Source> {
         self.refuse_impersonation("--hub-identity")?;
         let user = &self.hub().user;
         if user.token.is_none() && user.token_file.is_none() && user.exec.is_none() {
@@ -128,7 +128,7 @@ impl WayIn<'_> {
             ));
         }
         notes.push(format!(
-            "warning: the agent on {name} sees your token for the hub, and could act as you there while it lives"
+            "warning: the agent on {managed} sees your token for the hub, and could act as you there while it lives"
         ));
         Ok(Source::HubIdentity { certificate: false })
     }

@@ -150,7 +150,7 @@ impl WayIn<'_> {
         let mut notes = Vec::new();
         let cluster = endpoint::check(name, published, self.flags.allow_insecure)?;
         let source = match self.flags.hub_identity {
-            true => self.hub_identity(name, &mut notes)?,
+            true => self.hub_identity(profile.managed_cluster(), &mut notes)?,
             false => accounts::choose(client, profile, self.flags.managed_serviceaccount.as_deref()).await?,
         };
         self.ours(client, name, cluster, profile.managed_cluster(), source, may_ask, notes).await

@@ -57,6 +57,19 @@ fn the_hub_identity_reaches_no_server_but_ocms_and_no_other_clusters_agent() {
 }
 
 #[test]
+fn the_warning_names_the_cluster_whose_agent_sees_the_token_and_not_what_the_profile_is_called() {
+    let laptop = Laptop::of(Fleet::builder().spokes(2), "");
+    let url = laptop.fleet.server_url("cluster2");
+    laptop.fleet.hub().edit(&*profile_path("cluster-inventory", "cluster1"), |profile| {
+        profile["metadata"]["labels"]["open-cluster-management.io/cluster-name"] = json!("cluster2");
+        profile["status"]["accessProviders"][0]["cluster"]["server"] = json!(url);
+    });
+    let ran = laptop.sealed.inventory(&["use", "cluster1", "--hub-identity"]);
+    assert!(ran.stderr.contains("the agent on cluster2 sees your token for the hub"), "{ran:?}");
+    ran.ok();
+}
+
+#[test]
 fn a_hub_login_without_a_bearer_token_is_refused_at_once() {
     let laptop = Laptop::of(Fleet::builder().spokes(1), "");
     let password = laptop.fleet.password("viewer");
