@@ -59,9 +59,9 @@ pub(crate) fn answer(
         Err(answer) => return Outcome::Whole(answer),
     };
     let inner = inner.clone();
+    // Before the answer leaves: who has read it may have the hub hang up at once.
+    let (mut stopped, mut hang_up) = (inner.stopped(), inner.hang_ups());
     tokio::spawn(async move {
-        let mut stopped = inner.stopped();
-        let mut hang_up = inner.hang_ups();
         let Ok(upgraded) = upgrade.await else { return };
         let ends = wire::split(upgraded, websocket, inner.hangs()).await;
         tokio::select! {

@@ -41,9 +41,9 @@ impl Forward {
 
     /// Waits until it ends by itself.
     fn ends(mut self) -> String {
+        until("kubectl ends", || self.child.try_wait().unwrap().is_some());
         let mut text = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-        self.child.wait().unwrap();
         text
     }
 
@@ -81,7 +81,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[track_caller]
-fn until(what: &str, done: impl Fn() -> bool) {
+fn until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
         assert!(start.elapsed() < Duration::from_secs(20), "never: {what}");
