@@ -1,5 +1,6 @@
 //! Tokens kept on this machine between two commands: private files, replaced whole, a lock
-//! beside each. Nothing here is ever fatal: a cache that cannot be used is no cache.
+//! beside each. Nothing here is ever fatal: a cache that cannot be used is no cache. A client
+//! certificate's key is not kept at all: it cannot be taken back, and is often an administrator's.
 //!
 //! One slot per question. Its file name is a short hash of the question; the question itself
 //! stands in the entry and must match, so a collision is only a miss. Beside the entry lie
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::env::Env;
 use crate::error::{Error, Kind};
 use crate::os::{self, Stamp};
-use crate::token::{Certificate, Credential};
+use crate::token::Credential;
 
 const VERSION: u32 = 1;
 const FAILURE_LIFE_MS: i64 = 2_000;
@@ -56,11 +57,7 @@ struct Wire {
     key: String,
     profile: String,
     files: Vec<(PathBuf, Stamp)>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    token: Option<String>,
-    /// Chain and key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    certificate: Option<(String, String)>,
+    token: String,
     expires: i64,
     issued: Option<i64>,
     read_ms: i64,
@@ -219,8 +216,8 @@ impl Slot {
             profile: wire.profile,
             files: wire.files,
             credential: Credential {
-                token: wire.token.map(Into::into),
-                certificate: wire.certificate.map(|(chain, key)| Certificate { chain, key: key.into() }),
+                token: Some(wire.token.into()),
+                certificate: None,
                 expires: wire.expires,
                 issued: wire.issued,
             },
@@ -229,27 +226,27 @@ impl Slot {
         })
     }
 
-    /// Replaces the entry.
+    /// Replaces the entry. A client key is never kept, so an answer with one only takes away what was there.
     ///
     /// # Errors
     /// Those of the system; the credential is good all the same.
     pub fn write(&self, entry: &Entry) -> io::Result<()> {
-        let wire =
-            Wire {
-                version: VERSION,
-                asked: self.asked.clone(),
-                key: entry.key.clone(),
-                profile: entry.profile.clone(),
-                files: entry.files.clone(),
-                token: entry.credential.token.as_ref().map(|token| token.expose_secret().to_owned()),
-                certificate: entry.credential.certificate.as_ref().map(|certificate| {
-                    (certificate.chain.clone(), certificate.key.expose_secret().to_owned())
-                }),
-                expires: entry.credential.expires,
-                issued: entry.credential.issued,
-                read_ms: entry.read_ms,
-                max_age: entry.max_age,
-            };
+        let Credential { token: Some(token), certificate: None, expires, issued } = &entry.credential else {
+            self.forget();
+            return Ok(());
+        };
+        let wire = Wire {
+            version: VERSION,
+            asked: self.asked.clone(),
+            key: entry.key.clone(),
+            profile: entry.profile.clone(),
+            files: entry.files.clone(),
+            token: token.expose_secret().to_owned(),
+            expires: *expires,
+            issued: *issued,
+            read_ms: entry.read_ms,
+            max_age: entry.max_age,
+        };
         self.replace("json", &serde_json::to_vec(&wire)?)
     }
 

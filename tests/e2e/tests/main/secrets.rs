@@ -1,5 +1,6 @@
 //! Ways in whose credential lies in a Secret of the hub: a token, or a whole kubeconfig.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use base64::Engine as _;
@@ -182,10 +183,30 @@ fn a_client_certificate_comes_with_its_key_and_ends_with_its_leaf() {
     if let Some(kubectl) = sealed.kubectl(&["auth", "whoami"]) {
         assert!(kubectl.ok().contains("admin"));
     }
-    assert!(
-        !sealed.read(".kube/config").contains("PRIVATE")
-            && !sealed.read(".kube/config").contains("client-key")
-    );
+    let key = certificate.key_pem.lines().nth(1).unwrap();
+    for (path, text) in files_under(sealed.home()) {
+        assert!(
+            !text.contains(key) && !text.contains(&STANDARD.encode(&certificate.key_pem)),
+            "{}",
+            path.display()
+        );
+    }
+    // A renewed one is used by the next kubectl.
+    let renewed = fleet.client_certificate("admin");
+    let user = json!({"client-certificate-data": STANDARD.encode(&renewed.cert_pem),
+        "client-key-data": STANDARD.encode(&renewed.key_pem)});
+    put_secret(&fleet, PROFILE.0, "access", "value", &kubeconfig(&fleet, &user).to_string(), json!([]));
+    assert_eq!(status(&sealed)["clientCertificateData"], renewed.cert_pem);
+}
+
+/// Every file below a folder, with its text.
+fn files_under(folder: &Path) -> Vec<(PathBuf, String)> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = entries.flat_map(|path| match path.is_dir() {
+        true => files_under(&path),
+        false => vec![(path.clone(), String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned())],
+    });
+    files.collect()
 }
 
 #[test]
