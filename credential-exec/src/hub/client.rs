@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use flate2::write::MultiGzDecoder;
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, RETRY_AFTER, UPGRADE, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, UPGRADE,
+    USER_AGENT,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Empty, Full, Limited};
 use hyper::body::Incoming;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector};
 use hyper_util::client::legacy::{self, connect::HttpConnector};
@@ -160,7 +161,7 @@ impl Client {
         loop {
             tries += 1;
             let left = until.saturating_duration_since(Instant::now());
-            let (answer, pause) = tokio::time::timeout(left, self.get_once(&path, accept))
+            let (answer, pause) = tokio::time::timeout(left, self.once(Method::GET, &path, accept, None))
                 .await
                 .map_err(|_| self.too_slow())??;
             match pause {
@@ -170,6 +171,17 @@ impl Client {
                 _ => return Ok(answer),
             }
         }
+    }
+
+    /// One POST of JSON below the server's own path, for what the API answers without keeping it (reviews).
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub async fn post(&self, path: &'static str, body: Vec<u8>) -> Result<Answer> {
+        let path = PathAndQuery::from_static(path);
+        let asked = self.once(Method::POST, &path, None, Some(body));
+        let answer = tokio::time::timeout(self.0.deadline, asked).await.map_err(|_| self.too_slow())?;
+        answer.map(|(answer, _)| answer)
     }
 
     /// Asks for `protocol` in the place of HTTP (the `Upgrade` header), with these headers besides: what
@@ -233,17 +245,22 @@ impl Client {
         self.clone()
     }
 
-    async fn get_once(
+    async fn once(
         &self,
+        method: Method,
         path: &PathAndQuery,
         accept: Option<&str>,
+        body: Option<Vec<u8>>,
     ) -> Result<(Answer, Option<Duration>)> {
-        let mut request = Request::builder().method(Method::GET).uri(path.as_str());
+        let mut request = Request::builder().method(method).uri(path.as_str());
         request = request.header(ACCEPT, accept.unwrap_or("application/json"));
         if self.0.gzip {
             request = request.header(ACCEPT_ENCODING, "gzip");
         }
-        let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let body = Full::from(body.unwrap_or_default()).map_err(|never| match never {}).boxed_unsync();
         let request = request
             .body(body)
             .map_err(|error| Error::new(Kind::Failed, format!("no such request: {error}")))?;

@@ -5,12 +5,15 @@ use credential_exec::hub::Client;
 use credential_exec::request::{SecretKey, Source};
 use serde::Deserialize;
 
+use super::detect;
 use crate::access::trust::{DEFAULT_NAMESPACE, USER_SERVER};
 use crate::inventory::ClusterProfile;
 use crate::inventory::account::{API, Accounts, List, ManagedServiceAccount, SYNCED_LABEL, SecretMetadata};
 
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+const SECRETS: &str = "Secrets";
 
 /// Chooses the account, and where its token lies. No token is read: of Secrets only metadata.
 ///
@@ -31,20 +34,19 @@ pub async fn choose(client: &Client, profile: &ClusterProfile, wanted: Option<&s
     let mut accounts = Accounts::default();
     let mut hidden = None;
 
-    let path = format!("{API}/namespaces/{cluster}/managedserviceaccounts?limit=500");
-    let own = read::<List<ManagedServiceAccount>>(client, &path, "application/json", &mut hidden).await?;
+    let own = accounts_of(client, cluster, &mut hidden).await?;
     let listed = own.is_some();
     accounts.add_own(own.map(List::items).unwrap_or_default());
     match wanted.or(accounts.only()).map(str::to_owned) {
         Some(account) => {
             let path = format!("/api/v1/namespaces/{namespace}/secrets/{cluster}-{account}");
-            if let Some(copy) = read::<SecretMetadata>(client, &path, METADATA, &mut hidden).await? {
+            if let Some(copy) = read::<SecretMetadata>(client, &path, METADATA, SECRETS, &mut hidden).await? {
                 accounts.add_synced(profile, &[copy]);
             }
             let path = format!("/api/v1/namespaces/{cluster}/secrets/{account}");
             if !listed
                 && !accounts.synced.contains(&account)
-                && read::<SecretMetadata>(client, &path, METADATA, &mut hidden).await?.is_some()
+                && read::<SecretMetadata>(client, &path, METADATA, SECRETS, &mut hidden).await?.is_some()
             {
                 accounts.own.push((account.clone(), account));
             }
@@ -55,7 +57,7 @@ pub async fn choose(client: &Client, profile: &ClusterProfile, wanted: Option<&s
             let path = format!("/api/v1/namespaces/{namespace}/secrets?labelSelector={label}&limit=500");
             let mut not_listed = None;
             if let Some(copies) =
-                read::<List<SecretMetadata>>(client, &path, METADATA_LIST, &mut not_listed).await?
+                read::<List<SecretMetadata>>(client, &path, METADATA_LIST, SECRETS, &mut not_listed).await?
             {
                 accounts.add_synced(profile, &copies.items());
             }
@@ -85,7 +87,7 @@ pub async fn secret_metadata(client: &Client, secret: &SecretKey) -> Result<Opti
         return Err(Error::new(Kind::NotFound, format!("{secret} is not on the hub"))
             .remedy("it is to hold the cluster's credential; whoever keeps it there must create it"));
     }
-    Ok(answer.json("Secrets").ok())
+    Ok(answer.json(SECRETS).ok())
 }
 
 /// Whether this can be the name of an object: it becomes a part of paths.
@@ -95,31 +97,43 @@ fn is_name(name: &str) -> bool {
     name.chars().all(inner) && edge(name.chars().next()) && edge(name.chars().last()) && !name.contains("..")
 }
 
+/// The cluster's accounts, as far as they may be seen.
+async fn accounts_of(
+    client: &Client,
+    cluster: &str,
+    hidden: &mut Option<Error>,
+) -> Result<Option<List<ManagedServiceAccount>>> {
+    let path = format!("{}/namespaces/{cluster}/{}?limit=500", API.path(), API.plural);
+    let found = read(client, &path, "application/json", API.words, hidden).await?;
+    // An API server asks what a person may do before it looks whether it has such a thing.
+    if found.is_none() && !detect::serves(client, &API).await.unwrap_or(true) {
+        *hidden =
+            Some(Error::new(Kind::NotFound, format!("the hub serves no {}", API.words)).remedy(API.install));
+    }
+    Ok(found)
+}
+
 /// Reads something that the caller may not be allowed to see, or that is not there. The reason why
 /// nothing was seen goes into `hidden`, should it turn out to be needed.
 async fn read<T: serde::de::DeserializeOwned>(
     client: &Client,
     path: &str,
     accept: &str,
+    what: &str,
     hidden: &mut Option<Error>,
 ) -> Result<Option<T>> {
-    let what = if path.contains("/secrets") { "Secrets" } else { "ManagedServiceAccounts" };
     match client.get(path, Some(accept)).await?.json::<T>(what) {
         Ok(found) => Ok(Some(found)),
-        Err(error) if error.kind == Kind::NotFound && path.starts_with(API) => {
-            *hidden = Some(
-                Error::new(Kind::NotFound, "the hub serves no ManagedServiceAccounts")
-                    .remedy("install the managed-serviceaccount add-on on the hub (docs/hub-setup.md)"),
-            );
-            Ok(None)
-        }
         Err(error) if error.kind == Kind::NotFound => Ok(None),
         Err(error) if error.kind == Kind::Refused => {
-            *hidden = Some(if error.remedy.is_empty() {
-                error.remedy("ask for the viewer's rights of docs/hub-setup.md")
-            } else {
-                error
-            });
+            // That there are no accounts at all goes before that this one's Secret may not be read.
+            if hidden.as_ref().is_none_or(|hidden| hidden.kind == Kind::Refused) {
+                *hidden = Some(if error.remedy.is_empty() {
+                    error.remedy("ask for the viewer's rights of docs/hub-setup.md")
+                } else {
+                    error
+                });
+            }
             Ok(None)
         }
         Err(error) => Err(error),

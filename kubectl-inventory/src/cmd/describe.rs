@@ -112,7 +112,12 @@ impl Describe<'_> {
             Origin::ManagedCluster => {
                 let clusters: Vec<ManagedCluster> = find(client, context, scope, of.api(), name).await?;
                 for cluster in &clusters {
-                    let gateway = usable(self.way.by_gateway(client, cluster, true).await, Vec::new());
+                    let by_gateway = self.way.by_gateway(client, cluster, true).await;
+                    let there = by_gateway.is_ok();
+                    let mut gateway = usable(by_gateway, Vec::new());
+                    if there {
+                        gateway.push(Part::field("Hint", GATEWAY_HINT.to_owned()));
+                    }
                     let proxy = usable(self.way.by_cluster_proxy(client, cluster, false).await, Vec::new());
                     let ways = vec![
                         Part::Section(CLUSTER_GATEWAY.to_owned(), gateway),
@@ -161,6 +166,10 @@ impl Describe<'_> {
         Part::Section(provider.name.clone(), usable(verdict, parts))
     }
 }
+
+/// What cluster-gateway's least telling failure means.
+const GATEWAY_HINT: &str = "kubectl's `stream error … INTERNAL_ERROR` is a permission missing at the cluster, \
+                            for the user that the gateway is there";
 
 /// Whether a way in can be used here, below what is known of it.
 fn usable(verdict: Result<Found>, mut parts: Vec<Part>) -> Vec<Part> {

@@ -5,7 +5,7 @@ use credential_exec::hub::Client;
 use serde::Deserialize;
 
 use crate::inventory::Origin;
-use crate::inventory::origin::CapiVersion;
+use crate::inventory::origin::{Api, CapiVersion};
 
 #[derive(Deserialize)]
 struct GroupList {
@@ -57,7 +57,7 @@ pub async fn instead(
     for origin in [Origin::ClusterProfile, Origin::ManagedCluster, Origin::Capi(CapiVersion::V1Beta2)] {
         let Some(group) = groups.iter().find(|group| group.name == origin.api().group) else { continue };
         let origin = newest(origin, group);
-        if group.serves(origin.api().version) && serves(client, origin).await? {
+        if group.serves(origin.api().version) && serves(client, origin.api()).await? {
             return if origin == asked { Err(failure) } else { Ok(origin) };
         }
     }
@@ -102,10 +102,15 @@ async fn groups(client: &Client) -> Result<Vec<Group>> {
     Ok(answer.json::<GroupList>("the list of APIs")?.groups.unwrap_or_default())
 }
 
-/// A group may be there for other kinds alone.
-async fn serves(client: &Client, origin: Origin) -> Result<bool> {
-    let path = format!("/apis/{}/{}", origin.api().group, origin.api().version);
-    let answer = client.get(&path, None).await?;
+/// Whether the hub serves this kind; a group may be there for others alone.
+///
+/// # Errors
+/// Those of the hub, which may not let everybody know.
+pub async fn serves(client: &Client, api: &Api) -> Result<bool> {
+    let answer = client.get(&api.path(), None).await?;
+    if answer.status == http::StatusCode::NOT_FOUND {
+        return Ok(false);
+    }
     let list = answer.json::<ResourceList>("the list of kinds")?;
-    Ok(list.resources.iter().flatten().any(|resource| resource.name == origin.api().plural))
+    Ok(list.resources.iter().flatten().any(|resource| resource.name == api.plural))
 }

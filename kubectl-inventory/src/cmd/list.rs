@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use super::detect;
 use crate::inventory::cluster_profile::{Metadata, Object, Summary};
 use crate::inventory::origin::Api;
 
@@ -152,7 +153,13 @@ async fn pages<T: Item>(
             }
         }
         if !answer.status.is_success() {
-            return Err(explain(answer.error(query.of.words), answer.status, hub, namespace, query.of));
+            let error = explain(answer.error(query.of.words), answer.status, hub, namespace, query.of);
+            // An API server asks what a person may do before it looks whether it has such a thing.
+            let hidden = answer.status == http::StatusCode::FORBIDDEN;
+            return Err(match hidden && !detect::serves(client, query.of).await.unwrap_or(true) {
+                true => not_served(hub, query.of),
+                false => error,
+            });
         }
         let metadata = match last_metadata(&answer.body) {
             Some(metadata) => metadata,
@@ -201,7 +208,7 @@ fn last_metadata(body: &[u8]) -> Option<NextMeta> {
 fn path(namespace: Option<&str>, query: &Query) -> String {
     let scope = namespace.map(|n| format!("/namespaces/{}", encoded(n))).unwrap_or_default();
     let of = query.of;
-    let mut path = format!("/apis/{}/{}{scope}/{}?limit={PAGE}", of.group, of.version, of.plural);
+    let mut path = format!("{}{scope}/{}?limit={PAGE}", of.path(), of.plural);
     if let Some(labels) = &query.labels {
         path.push_str(&format!("&labelSelector={}", encoded(labels)));
     }
@@ -222,11 +229,7 @@ fn encoded(text: &str) -> String {
 /// The hub's refusal, with what to do about it.
 fn explain(error: Error, status: http::StatusCode, hub: &str, namespace: Option<&str>, of: &Api) -> Error {
     match status.as_u16() {
-        404 => {
-            let cause = format!("hub context {hub} serves no {} ({}/{})", of.words, of.group, of.version);
-            Error::new(Kind::NotFound, cause)
-                .remedy(format!("if it is the hub, {}; if not, name the hub with --context", of.install))
-        }
+        404 => not_served(hub, of),
         403 => {
             let (plural, group) = (of.plural, of.group);
             let place = match namespace {
@@ -240,6 +243,12 @@ fn explain(error: Error, status: http::StatusCode, hub: &str, namespace: Option<
         }
         _ => error,
     }
+}
+
+fn not_served(hub: &str, of: &Api) -> Error {
+    let cause = format!("hub context {hub} serves no {} ({}/{})", of.words, of.group, of.version);
+    Error::new(Kind::NotFound, cause)
+        .remedy(format!("if it is the hub, {}; if not, name the hub with --context", of.install))
 }
 
 /// The objects that `NAME` or `NAMESPACE/NAME` means: one for each namespace that has it.

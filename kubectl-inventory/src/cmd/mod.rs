@@ -6,6 +6,7 @@ pub mod describe;
 pub mod detect;
 pub mod get;
 pub mod list;
+pub mod permission;
 pub mod placement;
 pub mod switch;
 pub mod tunnel;

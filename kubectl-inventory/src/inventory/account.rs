@@ -9,9 +9,18 @@ use credential_exec::request::Source;
 use serde::Deserialize;
 
 use super::ClusterProfile;
+use super::origin::Api;
 
-/// The API that serves ManagedServiceAccounts.
-pub const API: &str = "/apis/authentication.open-cluster-management.io/v1beta1";
+/// ManagedServiceAccounts on the hub.
+pub static API: Api = Api {
+    group: "authentication.open-cluster-management.io",
+    version: "v1beta1",
+    plural: "managedserviceaccounts",
+    kind: "ManagedServiceAccount",
+    words: "ManagedServiceAccounts",
+    namespaced: true,
+    install: "install the managed-serviceaccount add-on on the hub (docs/hub-setup.md)",
+};
 
 /// Selects OCM's copies among the Secrets of a namespace.
 pub const SYNCED_LABEL: &str = "authentication.open-cluster-management.io/synced-from";

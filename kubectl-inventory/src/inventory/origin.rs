@@ -66,6 +66,11 @@ pub struct Api {
 }
 
 impl Api {
+    /// The path of its version's discovery document, under which all its paths are.
+    pub fn path(&self) -> String {
+        format!("/apis/{}/{}", self.group, self.version)
+    }
+
     /// The resource as `-o name` spells it.
     pub fn singular(&self) -> &'static str {
         self.plural.trim_end_matches('s')

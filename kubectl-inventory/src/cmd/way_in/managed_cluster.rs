@@ -10,6 +10,7 @@ use credential_exec::request::{Impersonate, Source};
 use super::{Found, Login, WayIn};
 use crate::access::trust::USER_SERVER;
 use crate::access::{Provider, gateway};
+use crate::cmd::permission::{self, Permission};
 use crate::cmd::{accounts, detect};
 use crate::hub;
 use crate::inventory::ClusterProfile;
@@ -45,7 +46,9 @@ impl WayIn<'_> {
                 Err(Error::new(Kind::NotFound, cause).remedy(format!("it has {CLUSTER_GATEWAY} and {proxy}")))
             }
             None if for_proxy => self.by_cluster_proxy(client, cluster, may_ask).await,
-            None if detect::has_gateway(client).await? => self.through_gateway(cluster, own_file),
+            None if detect::has_gateway(client).await? => {
+                self.through_gateway(client, cluster, own_file).await
+            }
             None => self.by_cluster_proxy(client, cluster, may_ask).await,
         }
     }
@@ -65,11 +68,16 @@ impl WayIn<'_> {
             return Err(Error::new(Kind::NotFound, "the hub does not serve cluster-gateway")
                 .remedy("install cluster-gateway on the hub"));
         }
-        self.through_gateway(cluster, own_file)
+        self.through_gateway(client, cluster, own_file).await
     }
 
     /// The same on a hub that is known to serve it.
-    fn through_gateway(&self, cluster: &ManagedCluster, own_file: bool) -> Result<Found> {
+    async fn through_gateway(
+        &self,
+        client: &Client,
+        cluster: &ManagedCluster,
+        own_file: bool,
+    ) -> Result<Found> {
         let name = &cluster.metadata.name;
         self.refuse_impersonation(CLUSTER_GATEWAY)?;
         let hub = hub::entry(self.hub(), self.flags.allow_insecure)?;
@@ -77,8 +85,22 @@ impl WayIn<'_> {
             Some(user) => Login::HubUser(user.to_owned()),
             None => Login::Ours { source: Source::HubIdentity { certificate: true }, tunnel: None },
         };
-        let note = format!("note: {name} is reached through cluster-gateway, with the hub's own credentials");
-        Ok(Found { cluster: gateway::through(&hub, name), login, notes: vec![note], agreed: None })
+        let mut notes =
+            vec![format!("note: {name} is reached through cluster-gateway, with the hub's own credentials")];
+        let get = Permission {
+            verb: "get",
+            group: gateway::GROUP,
+            resource: "clustergateways",
+            subresource: "proxy",
+            name,
+            ..Permission::default()
+        };
+        if permission::refuses(client, &get).await {
+            notes.push(format!(
+                "warning: the hub refuses you clustergateways/proxy of {name}, which kubectl reports as Forbidden: ask for the verb get on it (docs/hub-setup.md)"
+            ));
+        }
+        Ok(Found { cluster: gateway::through(&hub, name), login, notes, agreed: None })
     }
 
     /// By OCM's cluster-proxy. A ClusterProfile would publish its CA; here it is the person's to give.

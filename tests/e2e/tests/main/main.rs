@@ -7,6 +7,7 @@ mod get;
 mod hubs;
 mod kubeconfig;
 mod kubectl;
+mod missing;
 mod providers;
 mod secrets;
 mod security;
