@@ -1,6 +1,7 @@
 // Command controlplane is a real kube-apiserver, a real etcd and kwok as a kubelet in one binary:
 // `controlplane kube-apiserver FLAGS`, `etcd FLAGS` and `kwok FLAGS`, each with the flags of the original.
-// `controlplane user-server FLAGS` stands in for the user-server of OCM's cluster-proxy.
+// `controlplane user-server FLAGS` stands in for the user-server of OCM's cluster-proxy, `controlplane
+// cluster-gateway FLAGS` for cluster-gateway's API server.
 // With CONTROLPLANE_END_WITH_STDIN=1 it ends when its standard input does, as when the test that started it was killed.
 package main
 
@@ -34,6 +35,8 @@ func main() {
 		end(part, kwok())
 	case "user-server":
 		end(part, userServer(os.Args[1:]))
+	case "cluster-gateway":
+		end(part, clusterGateway(os.Args[1:]))
 	default:
 		usage()
 	}
@@ -47,6 +50,6 @@ func end(part string, err error) {
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: controlplane kube-apiserver|etcd|kwok|user-server FLAGS")
+	fmt.Fprintln(os.Stderr, "usage: controlplane kube-apiserver|etcd|kwok|user-server|cluster-gateway FLAGS")
 	os.Exit(2)
 }

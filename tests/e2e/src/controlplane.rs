@@ -6,6 +6,7 @@
 mod assets;
 mod certificates;
 mod client;
+mod cluster_gateway;
 mod cluster_proxy;
 pub mod crds;
 mod kubelet;
@@ -22,8 +23,9 @@ use tempfile::TempDir;
 
 use assets::Assets;
 pub use assets::go_program;
-use certificates::Certificates;
+use certificates::{Certificates, FRONT_PROXY};
 pub use client::Answer;
+pub use cluster_gateway::ClusterGateway;
 pub use cluster_proxy::ClusterProxy;
 pub use kubelet::{Forward, Kubelet};
 use process::{Process, free_ports, wait};
@@ -142,6 +144,17 @@ impl ControlPlane {
         (&self.certificates.admin_pem, &self.certificates.admin_key_pem)
     }
 
+    /// A client certificate of a user, in a group, and its key, PEM. `ended` is the day (year, month, day) on
+    /// which it ended; without it, it is good.
+    pub fn client_certificate(
+        &self,
+        user: &str,
+        group: Option<&str>,
+        ended: Option<(i32, u8, u8)>,
+    ) -> (String, String) {
+        self.certificates.client(user, group, ended)
+    }
+
     /// The token of the administrator, a member of `system:masters`.
     pub fn admin_token(&self) -> String {
         self.token("admin")
@@ -164,6 +177,11 @@ impl ControlPlane {
         self.dir.path().join(file).display().to_string()
     }
 
+    /// As the stand-ins for proxies on a hub are told of it: server, file of its CA, file of a token for it.
+    fn for_proxies(&self) -> String {
+        format!("{},{},{}", self.server(), self.path("ca.crt"), self.path("admin.token"))
+    }
+
     fn write_files(&self) -> std::io::Result<()> {
         let tokens: String = USERS
             .iter()
@@ -177,11 +195,14 @@ impl ControlPlane {
             ("ca.crt", &certificates.ca_pem),
             ("server.crt", &certificates.server_pem),
             ("server.key", &certificates.server_key_pem),
+            ("front-proxy.crt", &certificates.front_proxy_pem),
+            ("front-proxy.key", &certificates.front_proxy_key_pem),
             ("kubelet.crt", &certificates.kubelet_pem),
             ("kubelet.key", &certificates.kubelet_key_pem),
             ("accounts.pub", &certificates.accounts_public_pem),
             ("accounts.key", &certificates.accounts_key_pem),
             ("tokens.csv", &tokens),
+            ("admin.token", &self.admin_token()),
         ] {
             fs::write(self.dir.path().join(file), content)?;
         }
@@ -197,6 +218,13 @@ impl ControlPlane {
             format!("--tls-private-key-file={}", self.path("server.key")),
             format!("--client-ca-file={}", self.path("ca.crt")),
             format!("--kubelet-certificate-authority={}", self.path("ca.crt")),
+            format!("--requestheader-client-ca-file={}", self.path("ca.crt")),
+            format!("--requestheader-allowed-names={FRONT_PROXY}"),
+            "--requestheader-username-headers=X-Remote-User".to_owned(),
+            "--requestheader-group-headers=X-Remote-Group".to_owned(),
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+            format!("--proxy-client-cert-file={}", self.path("front-proxy.crt")),
+            format!("--proxy-client-key-file={}", self.path("front-proxy.key")),
             format!("--token-auth-file={}", self.path("tokens.csv")),
             format!("--service-account-issuer=https://{}.controlplane.test", self.name),
             format!("--service-account-key-file={}", self.path("accounts.pub")),

@@ -125,9 +125,8 @@ impl ControlPlane {
         self.kubeconfig_with(&format!("token: {token}"))
     }
 
-    /// The same with the administrator's client certificate.
-    pub fn kubeconfig_with_certificate(&self) -> String {
-        let (certificate, key) = self.admin_certificate();
+    /// The same with a client certificate and its key, PEM.
+    pub fn kubeconfig_with_certificate(&self, certificate: &str, key: &str) -> String {
         self.kubeconfig_with(&format!(
             "client-certificate-data: {}\n    client-key-data: {}",
             STANDARD.encode(certificate),

@@ -137,7 +137,7 @@ impl<'a> ClusterProxy<'a> {
     pub fn add_pod(&mut self) -> Result<String, String> {
         let port = *self.ports.get(self.made).ok_or_else(|| format!("a test may make {PODS} Pods"))?;
         let name = pod_name(self.made);
-        let server = UserServer::start(port, &self.identity, &self.spokes)?.ok_or("Go is gone")?;
+        let server = UserServer::start(port, &self.identity, self.hub, &self.spokes)?.ok_or("Go is gone")?;
         self.kubelet.run(self.hub, ADDON, &name, &labels(), TARGET_PORT)?;
         self.made += 1;
         self.pods.push((name.clone(), server));

@@ -12,12 +12,24 @@ use super::ControlPlane;
 
 const COLLECTION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
+/// Installs Cluster API's Clusters, and waits until they are served: the real definition where `TEST_CRD_DIR`
+/// has it, else ours.
+pub fn install_capi(hub: &ControlPlane) -> Result<(), String> {
+    install_real(hub, "cluster.x-k8s.io")?;
+    install_crd(hub, "cluster.x-k8s.io", "v1beta2", "Cluster", "clusters", true)
+}
+
+/// As [`install_capi`], OCM's ManagedClusters.
+pub fn install_managed_clusters(hub: &ControlPlane) -> Result<(), String> {
+    let group = "cluster.open-cluster-management.io";
+    install_real(hub, group)?;
+    install_crd(hub, group, "v1", "ManagedCluster", "managedclusters", false)
+}
+
 /// Installs what an OCM hub has, and waits until it is served. Real definitions go first; ours fill
 /// the gaps.
 pub fn install_crds(hub: &ControlPlane) -> Result<(), String> {
-    if let Some(dir) = std::env::var_os("TEST_CRD_DIR").filter(|dir| !dir.is_empty()) {
-        install_folder(hub, Path::new(&dir))?;
-    }
+    install_real(hub, "")?;
     install_crd(hub, "multicluster.x-k8s.io", "v1alpha1", "ClusterProfile", "clusterprofiles", true)?;
     install_crd(
         hub,
@@ -75,7 +87,10 @@ fn definition(group: &str, version: &str, kind: &str, plural: &str, namespaced: 
     })
 }
 
-fn install_folder(hub: &ControlPlane, dir: &Path) -> Result<(), String> {
+/// Installs what the folder `TEST_CRD_DIR` has, of one group if that is named.
+fn install_real(hub: &ControlPlane, group: &str) -> Result<(), String> {
+    let Some(dir) = std::env::var_os("TEST_CRD_DIR").filter(|dir| !dir.is_empty()) else { return Ok(()) };
+    let dir = Path::new(&dir);
     let failed = |error: std::io::Error| format!("TEST_CRD_DIR {}: {error}", dir.display());
     let mut files: Vec<_> = fs::read_dir(dir)
         .map_err(failed)?
@@ -86,6 +101,9 @@ fn install_folder(hub: &ControlPlane, dir: &Path) -> Result<(), String> {
     files.sort();
     for file in files {
         let yaml = fs::read_to_string(&file).map_err(failed)?;
+        if !yaml.contains(&format!("\n  group: {group}")) {
+            continue;
+        }
         let answer = hub.send(&hub.admin_token(), "POST", COLLECTION, "application/yaml", Some(yaml))?;
         if answer.status >= 400 && answer.status != 409 {
             return Err(format!("{}: {} {}", file.display(), answer.status, answer.body["message"]));
@@ -94,7 +112,8 @@ fn install_folder(hub: &ControlPlane, dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn wait_until_served(hub: &ControlPlane, collection: &str) -> Result<(), String> {
+/// Waits until the API server answers there.
+pub(super) fn wait_until_served(hub: &ControlPlane, collection: &str) -> Result<(), String> {
     let deadline = Instant::now() + Duration::from_secs(60);
     while hub.call(&hub.admin_token(), "GET", collection, None)?.status != 200 {
         if Instant::now() > deadline {

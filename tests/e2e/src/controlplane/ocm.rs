@@ -234,7 +234,7 @@ pub fn allow_inventory(hub: &ControlPlane, user: &str) -> Result<(), String> {
 }
 
 /// Makes a role of these rules, in one namespace or for all, and binds a user to it.
-pub(super) fn allow(
+pub fn allow(
     plane: &ControlPlane,
     namespace: Option<&str>,
     user: &str,
@@ -250,7 +250,8 @@ pub(super) fn allow(
     bind(plane, namespace, &format!("{role}-{user}"), kind, role, &subject)
 }
 
-fn bind(
+/// Binds a role to whoever `subject` is, in one namespace or everywhere.
+pub fn bind(
     plane: &ControlPlane,
     namespace: Option<&str>,
     name: &str,

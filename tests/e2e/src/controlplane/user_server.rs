@@ -19,11 +19,12 @@ pub struct UserServer {
 }
 
 impl UserServer {
-    /// Starts one on a loopback port with a certificate, in front of spokes by their name in the path.
-    /// `None` without Go, as with [`ControlPlane::start`].
+    /// Starts one on a loopback port with a certificate, in front of spokes by their name in the path. Who is
+    /// known to the hub alone is the same person at a spoke. `None` without Go, as with [`ControlPlane::start`].
     pub fn start(
         port: u16,
         identity: &Identity,
+        hub: &ControlPlane,
         spokes: &[(&str, &ControlPlane)],
     ) -> Result<Option<Self>, String> {
         let Some(program) = assets::go_program("controlplane")? else { return Ok(None) };
@@ -31,10 +32,8 @@ impl UserServer {
             .prefix("user-server-")
             .tempdir()
             .map_err(|error| format!("no temporary folder: {error}"))?;
-        let clusters = spokes
-            .iter()
-            .map(|(name, spoke)| format!("--cluster={name}={},{}", spoke.server(), spoke.path("ca.crt")))
-            .collect();
+        let spokes = spokes.iter().map(|(name, spoke)| format!("--cluster={name}={}", spoke.for_proxies()));
+        let clusters = spokes.chain([format!("--hub={}", hub.for_proxies())]).collect();
         let mut server = Self { port, clusters, program, process: None, dir };
         server.restart(identity)?;
         Ok(Some(server))
