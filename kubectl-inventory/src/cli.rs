@@ -63,6 +63,9 @@ pub enum Verb {
     Describe(Describe),
     /// Make a kubeconfig context for a cluster and switch to it
     Use(Use),
+    /// Print what other programs on the hub are configured with, so that credential-exec is their plugin
+    #[command(subcommand)]
+    ProviderConfig(ConsumerForm),
     /// Look after the tokens kept on this machine
     #[command(subcommand)]
     Cache(Cache),
@@ -231,6 +234,69 @@ pub struct Access {
     /// Accept a profile that asks to skip the check of the server's certificate
     #[arg(long)]
     pub allow_insecure: bool,
+}
+
+/// `provider-config`
+#[derive(Subcommand, Debug)]
+pub enum ConsumerForm {
+    /// The file of access providers that consumers of the Cluster Inventory API read
+    /// (--clusterprofile-provider-file)
+    File(PodPlugin),
+    /// The part of Kueue's configuration that lets MultiKueue use ClusterProfiles
+    Multikueue(PodPlugin),
+    /// Argo CD's cluster Secrets; without any credential in them
+    #[command(after_help = "Examples:
+  kubectl inventory provider-config argocd cluster1 --managed-serviceaccount argocd | kubectl apply -f -
+  kubectl inventory provider-config argocd -l env=prod --managed-serviceaccount argocd")]
+    Argocd(ArgoCd),
+    /// A kubeconfig for a Pod on the hub, for whatever takes one
+    Kubeconfig(Consumers),
+}
+
+/// credential-exec in another program's Pod.
+#[derive(Args, Debug)]
+pub struct PodPlugin {
+    /// ManagedServiceAccount to be at the clusters
+    #[arg(long, visible_aliases = ["service-account", "sa"], value_name = "NAME")]
+    pub managed_serviceaccount: Option<String>,
+    /// Path of credential-exec in the Pod
+    #[arg(long, value_name = "PATH", default_value = "/plugins/credential-exec")]
+    pub exec_command: String,
+}
+
+/// Clusters that another program is to know.
+#[derive(Args, Debug)]
+pub struct Consumers {
+    /// The clusters, as NAME or NAMESPACE/NAME (default: all)
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Only clusters with these labels, such as env=prod,tier!=test
+    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "names")]
+    pub selector: Option<String>,
+    /// Which of them
+    #[command(flatten)]
+    pub selection: Selecting,
+    /// File of access providers and their plugins; paths in it are those of the Pod
+    #[arg(long, value_name = "FILE")]
+    pub clusterprofile_provider_file: Option<PathBuf>,
+    /// Access provider to use (default: the first of the provider file that the profile publishes, then
+    /// what is built in)
+    #[arg(long, value_name = "NAME")]
+    pub provider: Option<String>,
+    /// What logs in where no plugin of the file does
+    #[command(flatten)]
+    pub plugin: PodPlugin,
+}
+
+/// `provider-config argocd`
+#[derive(Args, Debug)]
+pub struct ArgoCd {
+    /// Which clusters
+    #[command(flatten)]
+    pub consumers: Consumers,
+    /// Namespace of Argo CD
+    #[arg(long, value_name = "NAME", default_value = "argocd")]
+    pub argocd_namespace: String,
 }
 
 /// `cache`

@@ -60,6 +60,7 @@ fn dispatch(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut dy
         Verb::Cache(Cache::Clear { name }) => cmd::cache::clear(name.as_deref(), env, out),
         Verb::Tunnel(Tunnel::List { output }) => cmd::tunnel::list(output.is_some(), env, out, err),
         Verb::Tunnel(Tunnel::Stop { hub, all }) => cmd::tunnel::stop(hub.as_deref(), *all, env, out),
+        Verb::ProviderConfig(form) => cmd::provider_config::run(form, global, env, out, err),
         Verb::Version => cmd::version::run(env, out),
         Verb::Get(options) => {
             let config = Config::load(env)?;
@@ -122,7 +123,8 @@ fn way_in<'a>(
     env: &'a Env,
     chosen: &'a hub::Chosen,
 ) -> Result<WayIn<'a>> {
-    Ok(WayIn { flags, trust_server, config, file: providers::load(flags, config, env)?, env, chosen })
+    let file = providers::load(flags.clusterprofile_provider_file.as_deref(), config, env)?;
+    Ok(WayIn { flags, trust_server, config, file, env, chosen })
 }
 
 /// An error of the network says which hub was not reached; one of the hub's own answers does not

@@ -7,15 +7,14 @@ use credential_exec::env::Env;
 use credential_exec::error::{Error, Kind, Result};
 
 use crate::access::provider_file::{self, FileProvider};
-use crate::cli::Access;
 use crate::config::Config;
 
 /// Reads it; none of them named means no providers but those built in.
 ///
 /// # Errors
 /// [`Kind::Usage`], naming the file and what is wrong with it.
-pub fn load(flags: &Access, config: &Config, env: &Env) -> Result<Vec<FileProvider>> {
-    let Some(path) = path(flags, config, env) else { return Ok(Vec::new()) };
+pub fn load(flag: Option<&Path>, config: &Config, env: &Env) -> Result<Vec<FileProvider>> {
+    let Some(path) = path(flag, config, env) else { return Ok(Vec::new()) };
     let failed = |error: std::io::Error| {
         Error::new(Kind::Usage, format!("the provider file {} cannot be read: {error}", path.display())).remedy(
             "name another with --clusterprofile-provider-file, or correct KUBECTL_INVENTORY_PROVIDER_FILE or `providerFile` in the config file",
@@ -28,7 +27,8 @@ pub fn load(flags: &Access, config: &Config, env: &Env) -> Result<Vec<FileProvid
         .map_err(|error| error.context(format_args!("provider file {}", absolute.display())))
 }
 
-fn path(flags: &Access, config: &Config, env: &Env) -> Option<PathBuf> {
-    let flag = flags.clusterprofile_provider_file.clone();
-    flag.or_else(|| env.path("KUBECTL_INVENTORY_PROVIDER_FILE")).or_else(|| config.provider_file.clone())
+fn path(flag: Option<&Path>, config: &Config, env: &Env) -> Option<PathBuf> {
+    flag.map(Path::to_owned)
+        .or_else(|| env.path("KUBECTL_INVENTORY_PROVIDER_FILE"))
+        .or_else(|| config.provider_file.clone())
 }

@@ -89,6 +89,22 @@ pub fn render(
     }
 }
 
+/// A kubeconfig of its own: a context, a cluster and a user for each, all of one name; the first is the
+/// current one.
+pub fn file(entries: &[(String, &ClusterEntry, &ExecEntry)]) -> Value {
+    let list = |of: &dyn Fn(&str, &ClusterEntry, &ExecEntry) -> Value| -> Value {
+        entries.iter().map(|(name, cluster, exec)| of(name, cluster, exec)).collect()
+    };
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": list(&|name, cluster, _| json!({"name": name, "cluster": cluster_value(cluster)})),
+        "users": list(&|name, _, exec| json!({"name": name, "user": {"exec": exec_value(exec)}})),
+        "contexts": list(&|name, _, _| json!({"name": name, "context": {"cluster": name, "user": name}})),
+        "current-context": entries.first().map(|(name, ..)| name),
+    })
+}
+
 fn cluster_value(cluster: &ClusterEntry) -> Value {
     let mut map = Map::new();
     let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
@@ -114,7 +130,8 @@ fn cluster_value(cluster: &ClusterEntry) -> Value {
     Value::Object(map)
 }
 
-fn exec_value(exec: &ExecEntry) -> Value {
+/// The `exec` of a user entry, which other consumers' files spell in the same way.
+pub fn exec_value(exec: &ExecEntry) -> Value {
     let mut map = Map::new();
     let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
     put("apiVersion", json!(exec.api_version.as_str()));

@@ -1,5 +1,6 @@
 //! The ways into a cluster: from what a profile publishes to the one that is used. Pure.
 
+pub mod consumer;
 pub mod endpoint;
 pub mod gateway;
 pub mod kubeconfig;

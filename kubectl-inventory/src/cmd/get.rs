@@ -1,7 +1,6 @@
 //! `get [NAME…]`: the fleet as a table or a document. Talks to the hub only and reads no Secret.
 
-use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io::Write;
 
 use credential_exec::env::Env;
 use credential_exec::error::{Error, Kind, Result, printable};
@@ -9,8 +8,8 @@ use credential_exec::hub::Client;
 use serde_json::value::RawValue;
 
 use super::detect;
-use super::list::{Item, Query, Scope, find, list, look_up};
-use super::placement::placed;
+use super::list::{Scope, find};
+use super::question::{Question, Shown, Wanted, some_of};
 use crate::access::stale::{Held, Published};
 use crate::inventory::Cluster;
 use crate::inventory::Origin;
@@ -70,9 +69,17 @@ pub async fn run(
             .remedy("leave out one of them, as in kubectl"));
     }
     let of = detect::first(client, options.source).await?;
-    let question =
-        Question { options, hub, client, scope: scope(options), of, selection: options.selection.clone() };
-    match question.clone().answer(env, out, err).await {
+    let wanted = Wanted {
+        names: &options.names,
+        labels: options.selector.as_deref(),
+        selection: &options.selection,
+        placement: options.placement.as_deref(),
+    };
+    let get = async |of, err: &mut dyn Write, out: &mut dyn Write| {
+        let question = Question::new(client, hub, scope(options), of, &wanted).await?;
+        Get { options, question }.answer(env, out, err).await
+    };
+    match get(of, err, out).await {
         Err(error) => {
             let of = detect::instead(client, options.source, of, error).await?;
             let (instead, option) = (of.api().words, of.option());
@@ -80,7 +87,7 @@ pub async fn run(
                 err,
                 "note: this hub serves no ClusterProfiles; these are its {instead} (--source {option})"
             );
-            Question { of, ..question }.answer(env, out, err).await
+            get(of, err, out).await
         }
         Ok(()) => Ok(()),
     }
@@ -95,30 +102,8 @@ fn scope(options: &GetOptions) -> Scope {
     )
 }
 
-/// The first few names, and how many more there are.
-fn some_of(names: &[String]) -> String {
-    const SHOWN: usize = 3;
-    let shown = printable(&names[..names.len().min(SHOWN)].join(", "));
-    match names.len().saturating_sub(SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
-}
-
-#[derive(Clone)]
-struct Question<'a> {
-    options: &'a GetOptions,
-    hub: &'a str,
-    client: &'a Client,
-    scope: Scope,
-    of: Origin,
-    selection: Selection,
-}
-
 /// An object that is shown as a row.
-trait Shown: Item {
-    fn row(&self) -> Cluster;
-
+trait Row: Shown {
     /// Those of our contexts that trust another certificate than this object publishes.
     fn stale<'h>(&self, _held: &'h Held) -> Vec<&'h str> {
         Vec::new()
@@ -129,37 +114,34 @@ impl Shown for Published {
     fn row(&self) -> Cluster {
         Cluster::from(self)
     }
+}
 
+impl Row for Published {
     fn stale<'h>(&self, held: &'h Held) -> Vec<&'h str> {
         held.stale(self).collect()
     }
 }
 
-impl Shown for ManagedCluster {
-    fn row(&self) -> Cluster {
-        Cluster::from(self)
-    }
+impl Row for ManagedCluster {}
+
+impl Row for CapiCluster {}
+
+/// What was asked for, of the kind of inventory that the hub has.
+struct Get<'a> {
+    options: &'a GetOptions,
+    question: Question<'a>,
 }
 
-impl Shown for CapiCluster {
-    fn row(&self) -> Cluster {
-        Cluster::from(self)
-    }
-}
-
-impl Question<'_> {
-    async fn answer(mut self, env: &Env, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
-        if let Some(wanted) = &self.options.placement {
-            self.selection.placed = Some(placed(self.client, self.hub, &self.scope, self.of, wanted).await?);
-        }
-        match self.of {
+impl Get<'_> {
+    async fn answer(&self, env: &Env, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
+        match self.question.of {
             Origin::ClusterProfile => self.answer_with::<Published>(env, out, err).await,
             Origin::ManagedCluster => self.answer_with::<ManagedCluster>(env, out, err).await,
             Origin::Capi(_) => self.answer_with::<CapiCluster>(env, out, err).await,
         }
     }
 
-    async fn answer_with<T: Shown>(&self, env: &Env, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
+    async fn answer_with<T: Row>(&self, env: &Env, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
         match self.options.output {
             Format::Table | Format::Wide => self.table::<T>(env, out, err).await,
             Format::Name => self.names::<T>(out, err).await,
@@ -168,72 +150,16 @@ impl Question<'_> {
         }
     }
 
-    /// Hands everything that was asked for and is meant to `take`: page by page, or in the order of the
-    /// placement. `read` says where a thing stands and what is kept of it. Answers the namespace that was
-    /// looked at instead of all.
-    async fn ask<T: Item, R>(
-        &self,
-        err: &mut dyn Write,
-        read: impl Fn(T) -> Option<(usize, R)>,
-        mut take: impl FnMut(R) -> io::Result<()>,
-    ) -> Result<Option<String>> {
-        let Some(placed) = &self.selection.placed else {
-            return self.each(|object| read(object).map_or(Ok(()), |(_, kept)| take(kept))).await;
-        };
-        let mut kept = Vec::new();
-        let outcome = self
-            .each(|object| {
-                kept.extend(read(object));
-                Ok(())
-            })
-            .await;
-        kept.sort_by_key(|(rank, _)| *rank);
-        let seen: BTreeSet<usize> = kept.iter().map(|(rank, _)| *rank).collect();
-        kept.into_iter().try_for_each(|(_, kept)| take(kept)).map_err(not_written)?;
-        let missing = placed.missing(&seen);
-        if !missing.is_empty() && self.chooses_by_placement_alone() && outcome.is_ok() {
-            let (who, words) = (some_of(&missing), self.of.api().words);
-            let _ = writeln!(err, "note: the placement also chose {who}, of which there are no {words} here");
-        }
-        outcome
-    }
-
-    /// Whether a cluster of the placement that is not there is missed, and not left out by something else.
-    fn chooses_by_placement_alone(&self) -> bool {
-        let (names, labels) = (&self.options.names, &self.options.selector);
-        names.is_empty()
-            && labels.is_none()
-            && Selection { placed: None, ..self.selection.clone() }.is_empty()
-    }
-
-    /// Hands everything asked for to `take`, page by page. Answers what to tell about the scope.
-    async fn each<T: Item>(&self, mut take: impl FnMut(T) -> io::Result<()>) -> Result<Option<String>> {
-        let mut pass = |items: Vec<T>| items.into_iter().try_for_each(&mut take).map_err(not_written);
-        if self.options.names.is_empty() {
-            let query = Query { of: self.of.api(), labels: self.options.selector.clone(), name: None };
-            return list(self.client, self.hub, &self.scope, &query, pass).await;
-        }
-        let mut missing: Vec<Error> = Vec::new();
-        for name in &self.options.names {
-            match look_up(self.client, self.hub, &self.scope, self.of.api(), name).await? {
-                Ok(found) => pass(found)?,
-                Err(not_there) => missing.push(not_there),
-            }
-        }
-        let Some(first) = missing.first() else { return Ok(None) };
-        let causes: Vec<_> = missing.iter().map(|error| error.cause.as_str()).collect();
-        Err(Error { cause: causes.join(", "), ..first.clone() })
-    }
-
-    async fn table<T: Shown>(&self, env: &Env, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
+    async fn table<T: Row>(&self, env: &Env, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
         let now = jiff::Timestamp::try_from(env.now).unwrap_or_default();
-        let mut table = Table::new(self.of, self.options.output == Format::Wide, now);
+        let mut table = Table::new(self.question.of, self.options.output == Format::Wide, now);
         let (mut deprecated, mut stale) = (Vec::new(), Vec::new());
         let read = |object: T| {
             let cluster = object.row();
-            Some((self.selection.rank(&cluster)?, (object, cluster)))
+            Some((self.question.selection.rank(&cluster)?, (object, cluster)))
         };
         let outcome = self
+            .question
             .ask(err, read, |(object, cluster)| {
                 stale.extend(object.stale(&self.options.held).into_iter().map(str::to_owned));
                 if cluster.deprecated_providers {
@@ -268,41 +194,47 @@ impl Question<'_> {
             );
         }
         if table.is_empty() {
-            let place = match (&self.scope, only) {
+            let place = match (&self.question.scope, only) {
                 (Scope::Namespace(namespace), _) => format!(" in namespace {}", printable(namespace)),
                 (_, Some(only)) => format!(" in namespace {only}"),
                 _ => String::new(),
             };
-            let _ = writeln!(err, "No clusters found{place} on hub context {}.", printable(self.hub));
+            let _ =
+                writeln!(err, "No clusters found{place} on hub context {}.", printable(self.question.hub));
         }
         Ok(())
     }
 
-    async fn names<T: Shown>(&self, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
-        let (singular, group) = (self.of.api().singular(), self.of.api().group);
+    async fn names<T: Row>(&self, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
+        let (singular, group) = (self.question.of.api().singular(), self.question.of.api().group);
         let read = |object: T| {
             let cluster = object.row();
-            Some((self.selection.rank(&cluster)?, cluster.name))
+            Some((self.question.selection.rank(&cluster)?, cluster.name))
         };
-        self.ask(err, read, |name| writeln!(out, "{singular}.{group}/{}", printable(&name))).await.map(drop)
+        self.question
+            .ask(err, read, |name| writeln!(out, "{singular}.{group}/{}", printable(&name)))
+            .await
+            .map(drop)
     }
 
-    async fn document<T: Shown>(
-        &self,
-        syntax: Syntax,
-        out: &mut dyn Write,
-        err: &mut dyn Write,
-    ) -> Result<()> {
+    async fn document<T: Row>(&self, syntax: Syntax, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
         let read = |raw: Box<RawValue>| {
-            if self.selection.is_empty() {
+            if self.question.selection.is_empty() {
                 return Some((0, raw));
             }
             let object: T = serde_json::from_str(raw.get()).ok()?;
-            Some((self.selection.rank(&object.row())?, raw))
+            Some((self.question.selection.rank(&object.row())?, raw))
         };
         let mut list = document::List::new(syntax);
         if let [name] = self.options.names.as_slice() {
-            let found = find(self.client, self.hub, &self.scope, self.of.api(), name).await?;
+            let found = find(
+                self.question.client,
+                self.question.hub,
+                &self.question.scope,
+                self.question.of.api(),
+                name,
+            )
+            .await?;
             let found: Vec<_> = found.into_iter().filter_map(|raw| Some(read(raw)?.1)).collect();
             let written = match found.as_slice() {
                 [only] => document::object(syntax, only, out),
@@ -312,7 +244,7 @@ impl Question<'_> {
             };
             return written.map_err(not_written);
         }
-        let outcome = self.ask(err, read, |raw| list.push(&raw, out)).await;
+        let outcome = self.question.ask(err, read, |raw| list.push(&raw, out)).await;
         if let Err(error) = &outcome
             && error.kind == Kind::NotFound
             && self.options.names.is_empty()

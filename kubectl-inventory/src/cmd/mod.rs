@@ -8,6 +8,8 @@ pub mod get;
 pub mod list;
 pub mod permission;
 pub mod placement;
+pub mod provider_config;
+pub mod question;
 pub mod switch;
 pub mod tunnel;
 pub mod use_cluster;

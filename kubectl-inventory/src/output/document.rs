@@ -25,6 +25,15 @@ pub fn object(syntax: Syntax, raw: &RawValue, out: &mut dyn Write) -> io::Result
     out.write_all(text.as_bytes())
 }
 
+/// Prints objects of our own making one after the other, as kubectl reads them.
+pub fn several(syntax: Syntax, objects: &[Value], out: &mut dyn Write) -> io::Result<()> {
+    for (number, object) in objects.iter().enumerate() {
+        let between = if number > 0 && syntax == Syntax::Yaml { "---\n" } else { "" };
+        writeln!(out, "{between}{}", written(syntax, object)?.trim_end_matches('\n'))?;
+    }
+    Ok(())
+}
+
 /// A `v1` List in the writing: nothing is written before its first object, or its end.
 #[derive(Debug)]
 pub struct List {
@@ -79,17 +88,21 @@ fn render(syntax: Syntax, raw: &RawValue) -> io::Result<String> {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.shift_remove("managedFields");
     }
+    written(syntax, &object)
+}
+
+fn written(syntax: Syntax, object: &Value) -> io::Result<String> {
     match syntax {
         Syntax::Json => {
-            let mut text = Vec::with_capacity(raw.get().len() * 2);
+            let mut text = Vec::with_capacity(4096);
             let pretty = PrettyFormatter::with_indent(b"    ");
-            serde::Serialize::serialize(&object, &mut Serializer::with_formatter(&mut text, pretty))?;
+            serde::Serialize::serialize(object, &mut Serializer::with_formatter(&mut text, pretty))?;
             String::from_utf8(text).map_err(io::Error::other)
         }
         // Block scalars would fold long lines; quoted ones survive any indentation.
         Syntax::Yaml => {
             let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
-            serde_saphyr::to_string_with_options(&object, options).map_err(io::Error::other)
+            serde_saphyr::to_string_with_options(object, options).map_err(io::Error::other)
         }
     }
 }

@@ -1,6 +1,7 @@
 // Command consumer gets into a cluster as a controller on the Cluster Inventory API does, with that API's
 // library between: it reads a ClusterProfile from the hub (the default kubeconfig) and a file of access
 // providers, makes a rest.Config of the two, and prints who it is at the cluster and the namespaces there.
+// With -argocd-secret it gets in as Argo CD does, by a cluster Secret, and tells its plugin nothing.
 package main
 
 import (
@@ -41,20 +42,26 @@ func main() {
 	file := flag.String("clusterprofile-provider-file", "", "the access providers and their plugins")
 	namespace := flag.String("namespace", "", "namespace of the ClusterProfile")
 	name := flag.String("name", "", "name of the ClusterProfile")
+	secret := flag.String("argocd-secret", "", "a cluster Secret of Argo CD, in JSON, instead of these")
 	flag.Parse()
-	if err := run(*file, *namespace, *name); err != nil {
+	if err := run(*file, *namespace, *name, *secret); err != nil {
 		fmt.Fprintln(os.Stderr, "consumer:", err)
 		os.Exit(1)
 	}
 }
 
-func run(file, namespace, name string) error {
+func run(file, namespace, name, secret string) error {
 	ctx := context.Background()
-	published, err := accessProviders(ctx, namespace, name)
-	if err != nil {
-		return err
-	}
-	config, err := spoke(file, published)
+	config, err := func() (*rest.Config, error) {
+		if secret != "" {
+			return argocd(secret)
+		}
+		published, err := accessProviders(ctx, namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		return spoke(file, published)
+	}()
 	if err != nil {
 		return err
 	}
@@ -137,4 +144,55 @@ func join(plugin *clientcmdapi.ExecConfig, cluster clientcmdv1.Cluster) *rest.Co
 		TLSClientConfig: rest.TLSClientConfig{CAData: cluster.CertificateAuthorityData},
 		ExecProvider:    plugin,
 	}
+}
+
+// argocd makes of a cluster Secret what Argo CD makes of it.
+func argocd(path string) (*rest.Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var secret struct {
+		StringData struct {
+			Server string `json:"server"`
+			Config string `json:"config"`
+		} `json:"stringData"`
+	}
+	if err := json.Unmarshal(text, &secret); err != nil {
+		return nil, err
+	}
+	var config struct {
+		ExecProviderConfig struct {
+			Command     string            `json:"command"`
+			Args        []string          `json:"args"`
+			Env         map[string]string `json:"env"`
+			APIVersion  string            `json:"apiVersion"`
+			InstallHint string            `json:"installHint"`
+		} `json:"execProviderConfig"`
+		TLSClientConfig struct {
+			Insecure   bool   `json:"insecure"`
+			ServerName string `json:"serverName"`
+			CAData     []byte `json:"caData"`
+		} `json:"tlsClientConfig"`
+	}
+	if err := json.Unmarshal([]byte(secret.StringData.Config), &config); err != nil {
+		return nil, err
+	}
+	plugin := config.ExecProviderConfig
+	exec := &clientcmdapi.ExecConfig{
+		APIVersion:      plugin.APIVersion,
+		Command:         plugin.Command,
+		Args:            plugin.Args,
+		InstallHint:     plugin.InstallHint,
+		InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+	}
+	for name, value := range plugin.Env {
+		exec.Env = append(exec.Env, clientcmdapi.ExecEnvVar{Name: name, Value: value})
+	}
+	tls := config.TLSClientConfig
+	return &rest.Config{
+		Host:            secret.StringData.Server,
+		TLSClientConfig: rest.TLSClientConfig{Insecure: tls.Insecure, ServerName: tls.ServerName, CAData: tls.CAData},
+		ExecProvider:    exec,
+	}, nil
 }

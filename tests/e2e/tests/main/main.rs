@@ -1,6 +1,7 @@
 //! The real binaries, run as a person and as kubectl would, against the embedded fleet.
 
 mod cache;
+mod consumers;
 mod credential;
 mod describe;
 mod get;
