@@ -302,7 +302,10 @@ impl CredentialRequest {
 }
 
 /// A name that came from the hub, if it can do no harm in an argument.
-fn hub_name<'a>(what: &str, name: &'a str) -> Result<&'a str> {
+///
+/// # Errors
+/// [`Kind::Usage`], naming it, and what it is.
+pub fn hub_name<'a>(what: &str, name: &'a str) -> Result<&'a str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._/:@=-".contains(c);
     if !name.is_empty() && !name.starts_with('-') && name.chars().all(plain) {
         return Ok(name);

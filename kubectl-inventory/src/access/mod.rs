@@ -131,6 +131,7 @@ pub fn resolve<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn profile(providers: serde_json::Value) -> ClusterProfile {
         serde_json::from_value(serde_json::json!({
@@ -182,5 +183,113 @@ mod tests {
         );
         let error = resolve(&profile(serde_json::json!([])), &providers, None).unwrap_err();
         assert!(error.cause.contains("no access provider"), "{error}");
+    }
+
+    /// What a profile becomes for kubectl with plugins of a file, or why not: cluster and user entry.
+    fn outcome(profile: &ClusterProfile, file: &[FileProvider]) -> Result<serde_json::Value> {
+        let access = resolve(profile, &Providers { file, built_in: &[] }, None)?;
+        let Way::File(provider) = access.way else { unreachable!("nothing else is there") };
+        let cluster = endpoint::check(&profile.metadata.name, access.cluster, false)?;
+        let exec = policy::merge(&provider.exec, &provider.policy, access.cluster)?.exec;
+        Ok(kubeconfig::file(&[(profile.metadata.name.clone(), &cluster, &exec)]))
+    }
+
+    fn file() -> Vec<FileProvider> {
+        let text = r#"{"providers": [
+            {"name": "all", "execConfig": {"command": "plug-all", "args": ["login"],
+                "env": [{"name": "A", "value": "file"}]},
+             "profileSourcedCLIArgsPolicy": "Append", "profileSourcedEnvVarsPolicy": "Replace"},
+            {"name": "some", "execConfig": {"command": "plug-some", "env": [{"name": "A", "value": "file"}]},
+             "profileSourcedEnvVarsPolicy": "AppendIfNotExists", "allowedProfileEnvVars": ["REGION"]},
+            {"name": "none", "execConfig": {"command": "plug-none", "args": ["login"]}}]}"#;
+        provider_file::parse(text, std::path::Path::new("/")).unwrap()
+    }
+
+    /// Text as a hostile or a careless person might publish it.
+    fn text() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "[a-z-]{0,8}",
+            "\\PC{0,8}",
+            "(?s).{0,8}",
+            Just("../../x".to_owned()),
+            Just("--no-cache".to_owned())
+        ]
+    }
+
+    fn published() -> impl Strategy<Value = serde_json::Value> {
+        let name = prop_oneof![Just("all"), Just("some"), Just("none"), Just("foreign")];
+        let variable = prop_oneof![
+            Just("A".to_owned()),
+            Just("REGION".to_owned()),
+            Just("PATH".to_owned()),
+            Just("LD_PRELOAD".to_owned()),
+            Just("KUBECONFIG".to_owned()),
+            text()
+        ];
+        let server = prop_oneof![3 => Just("https://a.example/c".to_owned()), 1 => text()];
+        let args = prop::collection::vec(text(), 0..3);
+        let envs = prop::collection::btree_map(variable, text(), 0..3);
+        (name, server, args, envs).prop_map(|(name, server, args, envs)| {
+            serde_json::json!({"name": name, "cluster": {"server": server, "extensions": [
+                {"name": "clusterprofiles.multicluster.x-k8s.io/exec/additional-args", "extension": args},
+                {"name": "clusterprofiles.multicluster.x-k8s.io/exec/additional-envs", "extension": envs},
+                {"name": "command", "extension": "evil"}]}})
+        })
+    }
+
+    fn fleet() -> impl Strategy<Value = Vec<ClusterProfile>> {
+        let one = prop::collection::vec(published(), 0..3);
+        prop::collection::vec(one, 1..5).prop_map(|fleet| {
+            let named = fleet.into_iter().enumerate().map(|(number, providers)| {
+                let mut profile = profile(serde_json::Value::Array(providers));
+                profile.metadata.name = format!("c{number}");
+                profile
+            });
+            named.collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_one_profile_becomes_is_the_same_whatever_came_before_it(
+            (fleet, order) in fleet().prop_flat_map(|fleet| {
+                let order: Vec<usize> = (0..fleet.len()).collect();
+                (Just(fleet), Just(order).prop_shuffle())
+            }),
+        ) {
+            let shared = file();
+            for number in order {
+                let alone = outcome(&fleet[number], &file());
+                prop_assert_eq!(outcome(&fleet[number], &shared), alone);
+            }
+        }
+
+        #[test]
+        fn a_hostile_profile_changes_no_command_and_adds_only_what_the_file_lets_it(fleet in fleet()) {
+            for profile in fleet {
+                let Ok(written) = outcome(&profile, &file()) else { continue };
+                let exec = &written["users"][0]["user"]["exec"];
+                let envs: std::collections::BTreeMap<&str, &str> = exec["env"].as_array().into_iter().flatten()
+                    .map(|pair| (pair["name"].as_str().unwrap(), pair["value"].as_str().unwrap())).collect();
+                for name in ["PATH", "LD_PRELOAD", "KUBECONFIG"] {
+                    prop_assert!(!envs.contains_key(name), "{written}");
+                }
+                match exec["command"].as_str().unwrap() {
+                    "plug-all" => prop_assert_eq!(&exec["args"][0], "login"),
+                    "plug-some" => {
+                        prop_assert_eq!(&exec["args"], &serde_json::Value::Null);
+                        prop_assert_eq!(envs.get("A"), Some(&"file"));
+                        prop_assert!(envs.keys().all(|name| ["A", "REGION"].contains(name)), "{}", written);
+                    }
+                    "plug-none" => {
+                        prop_assert_eq!(&exec["args"], &serde_json::json!(["login"]));
+                        prop_assert!(envs.is_empty());
+                    }
+                    other => prop_assert!(false, "{} is of nobody's file", other),
+                }
+                let server = written["clusters"][0]["cluster"]["server"].as_str().unwrap();
+                prop_assert!(server.starts_with("https://"), "{}", server);
+            }
+        }
     }
 }
