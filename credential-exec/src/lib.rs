@@ -412,6 +412,44 @@ impl Cold<'_> {
     }
 }
 
+/// Fetches what a request asks for over a connection to its hub that is there already, and keeps it: so that the
+/// plugin, run with these arguments, answers from the cache. Does nothing where a good answer is kept.
+///
+/// # Errors
+/// Those of the source. That nothing can be kept is none: the plugin then asks by itself.
+pub async fn prepare(
+    client: &Client,
+    hub: &Hub,
+    request: &CredentialRequest,
+    args: &[OsString],
+    env: &Env,
+) -> Result<()> {
+    if request.no_cache {
+        return Ok(());
+    }
+    let Some(slot) = Cache::of(env).slot(question(args, &ExecInfo::parse(None)?, env)) else { return Ok(()) };
+    let key = key::full(hub, request)?;
+    let now = millis(env.clock());
+    let good = |entry: &Entry| entry.key == key && entry.fresh(now) && entry.files_unchanged();
+    if slot.read().as_ref().is_some_and(good) {
+        return Ok(());
+    }
+    let credential = source::read(client, request, now / 1000).await?;
+    let job = Job { request: request.clone(), hub: hub.clone(), candidates: Vec::new() };
+    let entry = Entry {
+        key,
+        profile: format!("{}/{}", request.profile.namespace, request.profile.name),
+        files: stamps(&job),
+        credential,
+        read_ms: millis(env.clock()),
+        max_age: request.max_age.as_secs(),
+    };
+    if entry.credential.outlasts_margin(millis(env.clock()) / 1000) {
+        let _ = slot.write(&entry);
+    }
+    Ok(())
+}
+
 fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use credential_exec::protocol::ApiVersion;
 
 use crate::access::reach::Reach;
+use crate::foreach::print::Form;
 use crate::inventory::Origin;
 use crate::output::Format;
 use crate::select::{self, Selection};
@@ -63,6 +64,10 @@ pub enum Verb {
     Describe(Describe),
     /// Make a kubeconfig context for a cluster and switch to it
     Use(Use),
+    /// Make a context for every cluster, or for those that are chosen
+    Sync(Sync),
+    /// Run one command on many clusters
+    Foreach(Foreach),
     /// Print what other programs on the hub are configured with, so that credential-exec is their plugin
     #[command(subcommand)]
     ProviderConfig(ConsumerForm),
@@ -209,6 +214,107 @@ pub struct Use {
     pub force: bool,
 }
 
+/// Which clusters a verb is about.
+#[derive(Args, Debug, Default)]
+pub struct Clusters {
+    /// The clusters, as NAME or NAMESPACE/NAME (default: all)
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Look in all namespaces
+    #[arg(short = 'A', long)]
+    pub all_namespaces: bool,
+    /// Only clusters with these labels, such as env=prod,tier!=test
+    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "names")]
+    pub selector: Option<String>,
+    /// Which of them
+    #[command(flatten)]
+    pub selection: Selecting,
+}
+
+/// `foreach`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl inventory foreach -- get nodes
+  kubectl inventory foreach -l env=test --output group -- rollout restart deployment/web
+  kubectl inventory foreach --healthy -P 16 --output json -- get --raw /version
+  kubectl inventory foreach cluster1 cluster2 -- apply -f - < web.yaml
+  kubectl inventory foreach --command -- helm list -A
+
+The exit code is 0 when all succeed, that of the failures where they agree, else 1.")]
+pub struct Foreach {
+    /// Which clusters
+    #[command(flatten)]
+    pub clusters: Clusters,
+    /// What kubectl is given on each cluster
+    #[arg(last = true, required = true, value_name = "ARGS")]
+    pub args: Vec<String>,
+    /// ARGS are a program and its own arguments; $KUBECONFIG leads it to the cluster
+    #[arg(long)]
+    pub command: bool,
+    /// Kind of inventory: clusterprofile, managedcluster or capi (default: the first of these that the hub
+    /// serves)
+    #[arg(long, value_name = "KIND", value_parser = origin)]
+    pub source: Option<Origin>,
+    /// How many run at once (default: four for each processor; fewer when a server says it is too much)
+    #[arg(short = 'P', long, value_name = "N", value_parser = at_least_one)]
+    pub parallel: Option<usize>,
+    /// How outputs are shown: prefix, group, json or raw
+    #[arg(long, value_name = "FORM", default_value = "prefix", value_parser = form)]
+    pub output: Form,
+    /// Show the clusters in the order of the inventory, each when it is its turn
+    #[arg(long)]
+    pub in_order: bool,
+    /// End all when one fails
+    #[arg(long)]
+    pub fail_fast: bool,
+    /// How long the command may take on one cluster, such as 30s or 2m
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub timeout: Option<Duration>,
+    /// Only say what would run where
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Change protected clusters without asking
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Which of the published ways in is taken
+    #[command(flatten)]
+    pub access: Access,
+}
+
+/// `sync`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl inventory sync -l env=test
+  kubectl inventory sync --prune
+  kubectl inventory sync --watch")]
+pub struct Sync {
+    /// Which clusters
+    #[command(flatten)]
+    pub clusters: Clusters,
+    /// Kind of inventory: clusterprofile, managedcluster or capi (default: the first of these that the hub
+    /// serves)
+    #[arg(long, value_name = "KIND", value_parser = origin)]
+    pub source: Option<Origin>,
+    /// Remove our contexts of clusters that the hub no longer has
+    #[arg(long)]
+    pub prune: bool,
+    /// Update contexts whose server or CA has changed, too
+    #[arg(long)]
+    pub accept_changed: bool,
+    /// Write more than 500 contexts without asking
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Go on, and sync again whenever the hub's inventory changes
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Path of credential-exec to write (default: the one beside this binary)
+    #[arg(long, value_name = "PATH")]
+    pub exec_command: Option<PathBuf>,
+    /// Which of the published ways in is taken
+    #[command(flatten)]
+    pub access: Access,
+}
+
 /// Flags that say which of the published ways into a cluster is taken.
 #[derive(Args, Debug, Default)]
 pub struct Access {
@@ -267,15 +373,9 @@ pub struct PodPlugin {
 /// Clusters that another program is to know.
 #[derive(Args, Debug)]
 pub struct Consumers {
-    /// The clusters, as NAME or NAMESPACE/NAME (default: all)
-    #[arg(value_name = "NAME")]
-    pub names: Vec<String>,
-    /// Only clusters with these labels, such as env=prod,tier!=test
-    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "names")]
-    pub selector: Option<String>,
-    /// Which of them
+    /// Which clusters
     #[command(flatten)]
-    pub selection: Selecting,
+    pub clusters: Clusters,
     /// File of access providers and their plugins; paths in it are those of the Pod
     #[arg(long, value_name = "FILE")]
     pub clusterprofile_provider_file: Option<PathBuf>,
@@ -338,6 +438,14 @@ fn reach(text: &str) -> Result<Reach, String> {
 
 fn format(text: &str) -> Result<Format, String> {
     text.parse()
+}
+
+fn form(text: &str) -> Result<Form, String> {
+    text.parse()
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("{text:?} is no number of at least 1"))
 }
 
 fn api_version(text: &str) -> Result<ApiVersion, String> {

@@ -13,6 +13,7 @@
 //! reach:                      # where a published address is reached; its TLS name is kept
 //! - from: https://cluster-proxy-addon-user.open-cluster-management-addon:9092
 //!   to: https://proxy.example.com
+//! protect: [env=prod, "clusterset in (payments, core)"] # foreach asks before it changes such a cluster
 //! clusterProxy:
 //!   certificateAuthority: user-server.crt # of OCM's user-server, for a hub without ClusterProfiles
 //! ```
@@ -26,6 +27,8 @@ use credential_exec::request::{DEFAULT_IDLE, DEFAULT_MAX_AGE};
 use serde::Deserialize;
 
 use crate::access::reach::Rule;
+use crate::inventory::Cluster;
+use crate::selector::Selector;
 
 /// What the config file may say.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -45,6 +48,9 @@ pub struct Config {
     pub reach: Vec<Rule>,
     /// The file of access providers; a relative path starts at the config file.
     pub provider_file: Option<PathBuf>,
+    /// Clusters that nothing is changed on without asking: those that one of these selects.
+    #[serde(deserialize_with = "one_or_many")]
+    pub protect: Vec<Selector>,
     /// About OCM's cluster-proxy.
     pub cluster_proxy: ClusterProxyConfig,
 }
@@ -102,10 +108,15 @@ impl Config {
         let config: Self = serde_saphyr::from_str(text).map_err(|e| {
             let line = e.to_string().lines().next().unwrap_or_default().to_owned();
             Error::new(Kind::Usage, line)
-                .remedy("known keys are hub, namespace, trustedHosts, cache.maxAge, tunnel.idle, reach and providerFile")
+                .remedy("known keys are hub, namespace, trustedHosts, cache.maxAge, tunnel.idle, reach, providerFile, protect and clusterProxy")
         })?;
         config.reach.iter().try_for_each(Rule::check)?;
         Ok(config)
+    }
+
+    /// The rule that protects a cluster.
+    pub fn protection(&self, cluster: &Cluster) -> Option<&Selector> {
+        self.protect.iter().find(|selector| selector.matches(cluster))
     }
 
     /// How long a tunnel lives without being used; at least a second.
@@ -118,6 +129,22 @@ impl Config {
     pub fn max_age(&self) -> Duration {
         self.cache.max_age.and_then(|age| Duration::try_from(age).ok()).unwrap_or(DEFAULT_MAX_AGE)
     }
+}
+
+/// A selector, or a list of them.
+fn one_or_many<'de, D: serde::Deserializer<'de>>(from: D) -> std::result::Result<Vec<Selector>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum OneOrMany {
+        One(String),
+        Many(Vec<String>),
+    }
+    let texts = match OneOrMany::deserialize(from)? {
+        OneOrMany::One(text) => vec![text],
+        OneOrMany::Many(texts) => texts,
+    };
+    let parsed = texts.iter().map(|text| text.parse().map_err(serde::de::Error::custom));
+    parsed.collect()
 }
 
 fn path(env: &Env) -> Option<PathBuf> {

@@ -4,12 +4,14 @@ pub mod access;
 pub mod cli;
 pub mod cmd;
 pub mod config;
+pub mod foreach;
 pub mod hub;
 pub mod inventory;
 pub mod kubeconfig_file;
 pub mod output;
 pub mod providers;
 pub mod select;
+pub mod selector;
 pub mod term;
 pub mod trust_store;
 
@@ -40,10 +42,10 @@ pub fn run(args: &[OsString], env: &Env, stdout_is_terminal: bool, err: &mut dyn
     };
     let color = cli.global.color.parse::<term::Color>().unwrap_or_default().enabled(env, stdout_is_terminal);
     let mut out = term::Pipe::new(term::stdout(color));
-    let result =
-        dispatch(&cli, env, color, &mut out, err).and_then(|()| out.flush().map_err(term::not_written));
+    let result = dispatch(&cli, env, color, &mut out, err)
+        .and_then(|code| out.flush().map(|()| code).map_err(term::not_written));
     match result {
-        Ok(()) => 0,
+        Ok(code) => code,
         Err(error) => {
             let _ = writeln!(err, "error: {}", credential_exec::error::printable(&error.cause));
             if !error.remedy.is_empty() {
@@ -54,7 +56,31 @@ pub fn run(args: &[OsString], env: &Env, stdout_is_terminal: bool, err: &mut dyn
     }
 }
 
-fn dispatch(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
+/// Runs the verb, and answers the exit code.
+fn dispatch(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut dyn Write) -> Result<u8> {
+    if let Verb::Foreach(options) = &cli.verb {
+        return on_each(options, &cli.global, env, color, out, err);
+    }
+    one_answer(cli, env, color, out, err).map(|()| 0)
+}
+
+fn on_each(
+    options: &cli::Foreach,
+    global: &cli::Global,
+    env: &Env,
+    color: bool,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Result<u8> {
+    let config = Config::load(env)?;
+    let chosen = hub::choose(global, &config, env)?;
+    let way = way_in(&options.access, false, &config, env, &chosen)?;
+    let job = cmd::foreach::ForeachRun { options, global, way, color };
+    hub::runtime()?.block_on(job.run(out, err)).map_err(|error| at(&chosen.hub.context, error))
+}
+
+/// Those verbs that succeed or fail as a whole.
+fn one_answer(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
     let global = &cli.global;
     match &cli.verb {
         Verb::Cache(Cache::Clear { name }) => cmd::cache::clear(name.as_deref(), env, out),
@@ -113,6 +139,14 @@ fn dispatch(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut dy
             let job = cmd::use_cluster::UseCluster { options, global, way };
             hub::runtime()?.block_on(job.run(name, out, err)).map_err(|error| at(&hub.context, error))
         }
+        Verb::Sync(options) => {
+            let config = Config::load(env)?;
+            let chosen = hub::choose(global, &config, env)?;
+            let way = way_in(&options.access, false, &config, env, &chosen)?;
+            let mut job = cmd::sync::SyncRun { options, global, way };
+            hub::runtime()?.block_on(job.run(out, err)).map_err(|error| at(&chosen.hub.context, error))
+        }
+        Verb::Foreach(_) => unreachable!("it was run before"),
     }
 }
 
@@ -124,7 +158,8 @@ fn way_in<'a>(
     chosen: &'a hub::Chosen,
 ) -> Result<WayIn<'a>> {
     let file = providers::load(flags.clusterprofile_provider_file.as_deref(), config, env)?;
-    Ok(WayIn { flags, trust_server, config, file, env, chosen })
+    let (book, once) = Default::default();
+    Ok(WayIn { flags, trust_server, config, file, env, chosen, book, once })
 }
 
 /// An error of the network says which hub was not reached; one of the hub's own answers does not

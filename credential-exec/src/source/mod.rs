@@ -34,7 +34,11 @@ pub async fn fetch(
     tokio::time::timeout(request.timeout, read).await.unwrap_or_else(|_| Err(client.too_slow()))
 }
 
-async fn read(client: &Client, request: &CredentialRequest, now: i64) -> Result<Credential> {
+/// The same over a connection that is there already, for what lies in a Secret.
+///
+/// # Errors
+/// As [`fetch`]; [`Kind::Failed`] for the hub identity, which lies in none.
+pub async fn read(client: &Client, request: &CredentialRequest, now: i64) -> Result<Credential> {
     let profile = &request.profile;
     match &request.source {
         Source::SyncedSecret { cluster, account, secret } => {

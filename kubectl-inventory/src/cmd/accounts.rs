@@ -1,25 +1,105 @@
 //! What the hub shows of a cluster's accounts, and whether its server may be given their tokens.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use credential_exec::error::{Error, Kind, Result};
 use credential_exec::hub::Client;
 use credential_exec::request::{SecretKey, Source};
 use serde::Deserialize;
 
 use super::detect;
+use super::list::{Item, Query, Scope, list};
 use crate::access::trust::{DEFAULT_NAMESPACE, USER_SERVER};
 use crate::inventory::ClusterProfile;
-use crate::inventory::account::{API, Accounts, List, ManagedServiceAccount, SYNCED_LABEL, SecretMetadata};
+use crate::inventory::account::{
+    self, API, Accounts, List, ManagedServiceAccount, SYNCED_LABEL, SecretMetadata,
+};
 
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 const SECRETS: &str = "Secrets";
 
+/// What the hub shows of the accounts of many clusters, read at once and not cluster by cluster. What could not
+/// be read at once is not in it, and is then asked for one by one.
+#[derive(Debug, Default)]
+pub struct Book {
+    /// By cluster.
+    own: Option<BTreeMap<String, Vec<ManagedServiceAccount>>>,
+    /// OCM's copies by namespace and name.
+    copies: BTreeMap<String, BTreeMap<String, SecretMetadata>>,
+}
+
+impl Item for ManagedServiceAccount {
+    fn key(&self) -> String {
+        format!("{}/{}", self.cluster(), self.name())
+    }
+}
+
+impl Item for SecretMetadata {
+    fn key(&self) -> String {
+        self.name().to_owned()
+    }
+}
+
+impl Book {
+    /// Reads it for the profiles of these namespaces.
+    ///
+    /// # Errors
+    /// Only a hub that cannot be reached.
+    pub async fn read(client: &Client, hub: &str, namespaces: &BTreeSet<&str>) -> Result<Self> {
+        let mut book = Self::default();
+        let mut own: BTreeMap<String, Vec<ManagedServiceAccount>> = BTreeMap::new();
+        let everywhere = Scope::All { explicit: true };
+        let take = |page: Vec<ManagedServiceAccount>| {
+            page.into_iter().for_each(|account| {
+                own.entry(account.cluster().to_owned()).or_default().push(account);
+            });
+            Ok(())
+        };
+        let listed = list(client, hub, &everywhere, &Query::all(&API), take).await;
+        if reached(listed)? {
+            book.own = Some(own);
+        }
+        for namespace in namespaces {
+            let mut copies = BTreeMap::new();
+            let query = Query {
+                labels: Some(SYNCED_LABEL.to_owned()),
+                metadata_only: true,
+                ..Query::all(&account::SECRETS)
+            };
+            let take = |page: Vec<SecretMetadata>| {
+                copies.extend(page.into_iter().map(|secret| (secret.name().to_owned(), secret)));
+                Ok(())
+            };
+            let there = Scope::Namespace((*namespace).to_owned());
+            if reached(list(client, hub, &there, &query, take).await)? {
+                book.copies.insert((*namespace).to_owned(), copies);
+            }
+        }
+        Ok(book)
+    }
+}
+
+/// Whether a list was read; that it may not be, or is not there, is an answer too.
+fn reached(listed: Result<Option<String>>) -> Result<bool> {
+    match listed {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind == Kind::Unreachable => Err(error),
+        Err(_) => Ok(false),
+    }
+}
+
 /// Chooses the account, and where its token lies. No token is read: of Secrets only metadata.
 ///
 /// # Errors
 /// What [`Accounts::choose`] says; where nothing can be seen, the hub's own reason.
-pub async fn choose(client: &Client, profile: &ClusterProfile, wanted: Option<&str>) -> Result<Source> {
+pub async fn choose(
+    client: &Client,
+    book: &Book,
+    profile: &ClusterProfile,
+    wanted: Option<&str>,
+) -> Result<Source> {
     let (namespace, cluster) = (&profile.metadata.namespace, profile.managed_cluster());
     if !is_name(cluster) {
         let cause = format!("the profile of {} says it is cluster {cluster:?}", profile.metadata.name);
@@ -34,15 +114,23 @@ pub async fn choose(client: &Client, profile: &ClusterProfile, wanted: Option<&s
     let mut accounts = Accounts::default();
     let mut hidden = None;
 
-    let own = accounts_of(client, cluster, &mut hidden).await?;
+    let own = match &book.own {
+        Some(own) => Some(own.get(cluster).cloned().unwrap_or_default()),
+        None => accounts_of(client, cluster, &mut hidden).await?.map(List::items),
+    };
     let listed = own.is_some();
-    accounts.add_own(own.map(List::items).unwrap_or_default());
+    accounts.add_own(own.unwrap_or_default());
     match wanted.or(accounts.only()).map(str::to_owned) {
         Some(account) => {
-            let path = format!("/api/v1/namespaces/{namespace}/secrets/{cluster}-{account}");
-            if let Some(copy) = read::<SecretMetadata>(client, &path, METADATA, SECRETS, &mut hidden).await? {
-                accounts.add_synced(profile, &[copy]);
-            }
+            let name = format!("{cluster}-{account}");
+            let copy = match book.copies.get(namespace) {
+                Some(copies) => copies.get(&name).cloned(),
+                None => {
+                    let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
+                    read(client, &path, METADATA, SECRETS, &mut hidden).await?
+                }
+            };
+            accounts.add_synced(profile, copy.as_slice());
             let path = format!("/api/v1/namespaces/{cluster}/secrets/{account}");
             if !listed
                 && !accounts.synced.contains(&account)
@@ -53,14 +141,24 @@ pub async fn choose(client: &Client, profile: &ClusterProfile, wanted: Option<&s
         }
         // Where the accounts cannot be seen, their copies may be.
         None if accounts.own.is_empty() && accounts.without_token.is_empty() => {
-            let label = SYNCED_LABEL.replace('/', "%2F");
-            let path = format!("/api/v1/namespaces/{namespace}/secrets?labelSelector={label}&limit=500");
             let mut not_listed = None;
-            if let Some(copies) =
-                read::<List<SecretMetadata>>(client, &path, METADATA_LIST, SECRETS, &mut not_listed).await?
-            {
-                accounts.add_synced(profile, &copies.items());
-            }
+            let copies = match book.copies.get(namespace) {
+                Some(copies) => {
+                    let prefix = format!("{cluster}-");
+                    let its =
+                        copies.range(prefix.clone()..).take_while(|(name, _)| name.starts_with(&prefix));
+                    Some(its.map(|(_, copy)| copy.clone()).collect())
+                }
+                None => {
+                    let label = SYNCED_LABEL.replace('/', "%2F");
+                    let path =
+                        format!("/api/v1/namespaces/{namespace}/secrets?labelSelector={label}&limit=500");
+                    let copies: Option<List<SecretMetadata>> =
+                        read(client, &path, METADATA_LIST, SECRETS, &mut not_listed).await?;
+                    copies.map(List::items)
+                }
+            };
+            accounts.add_synced(profile, &copies.unwrap_or_default());
             hidden = hidden.or(not_listed);
         }
         None => {}

@@ -11,15 +11,13 @@ use crate::access::stale::Held;
 use crate::access::{Access, Provider};
 use crate::cli::Global;
 use crate::cmd::detect;
-use crate::cmd::list::{Scope, find};
-use crate::cmd::use_cluster::namespace_of;
+use crate::cmd::list::Scope;
+use crate::cmd::member::Member;
 use crate::cmd::way_in::managed_cluster::CLUSTER_GATEWAY;
 use crate::cmd::way_in::{Found, Login, WayIn};
 use crate::hub;
-use crate::inventory::capi::CapiCluster;
-use crate::inventory::cluster_profile::{AccessProvider, Condition, Metadata};
-use crate::inventory::managed_cluster::ManagedCluster;
-use crate::inventory::{Cluster, ClusterProfile, Origin, Verdict};
+use crate::inventory::cluster_profile::AccessProvider;
+use crate::inventory::{ClusterProfile, Origin, Verdict};
 use crate::output::description::{self, Part};
 use crate::term::not_written;
 
@@ -94,52 +92,45 @@ impl Describe<'_> {
         name: &str,
         held: &Held,
     ) -> Result<Vec<Vec<Part>>> {
-        let context = &self.hub().context;
         let mut described = Vec::new();
-        match of {
-            Origin::ClusterProfile => {
-                let profiles: Vec<ClusterProfile> = find(client, context, scope, of.api(), name).await?;
-                for profile in &profiles {
-                    let mut ways = Vec::new();
-                    for provider in profile.access_providers().providers {
-                        ways.push(self.provider(client, profile, provider).await);
-                    }
-                    let row = Cluster::from(profile);
-                    let parts = whole(of, &row, &profile.metadata, &profile.status.conditions, ways, held);
-                    described.push(parts);
-                }
-            }
-            Origin::ManagedCluster => {
-                let clusters: Vec<ManagedCluster> = find(client, context, scope, of.api(), name).await?;
-                for cluster in &clusters {
-                    let by_gateway = self.way.by_gateway(client, cluster, true).await;
-                    let there = by_gateway.is_ok();
-                    let mut gateway = usable(by_gateway, Vec::new());
-                    if there {
-                        gateway.push(Part::field("Hint", GATEWAY_HINT.to_owned()));
-                    }
-                    let proxy = usable(self.way.by_cluster_proxy(client, cluster, false).await, Vec::new());
-                    let ways = vec![
-                        Part::Section(CLUSTER_GATEWAY.to_owned(), gateway),
-                        Part::Section(Provider::OpenClusterManagement.name().to_owned(), proxy),
-                    ];
-                    let row = Cluster::from(cluster);
-                    let parts = whole(of, &row, &cluster.metadata, &cluster.status.conditions, ways, held);
-                    described.push(parts);
-                }
-            }
-            Origin::Capi(_) => {
-                let clusters: Vec<CapiCluster> = find(client, context, scope, of.api(), name).await?;
-                for cluster in &clusters {
-                    let way = usable(self.way.capi(client, cluster).await, Vec::new());
-                    let ways = vec![Part::Section("kubeconfig Secret".to_owned(), way)];
-                    let row = Cluster::from(cluster);
-                    let parts = whole(of, &row, &cluster.metadata, &cluster.status.conditions, ways, held);
-                    described.push(parts);
-                }
-            }
+        for member in Member::find(client, &self.hub().context, scope, of, name).await? {
+            let ways = self.ways(client, &member).await;
+            described.push(whole(of, &member, ways, held));
         }
         Ok(described)
+    }
+
+    /// Each way into it, and whether it can be used here.
+    async fn ways(&self, client: &Client, member: &Member) -> Vec<Part> {
+        match member {
+            Member::Profile(profile) => {
+                let mut ways = Vec::new();
+                for provider in profile.access_providers().providers {
+                    ways.push(self.provider(client, profile, provider).await);
+                }
+                if let Some(found) = self.way.mirrored(client, profile).await {
+                    ways.push(Part::Section(KUBECONFIG.to_owned(), usable(found, Vec::new())));
+                }
+                ways
+            }
+            Member::Managed(cluster) => {
+                let by_gateway = self.way.by_gateway(client, cluster, true).await;
+                let there = by_gateway.is_ok();
+                let mut gateway = usable(by_gateway, Vec::new());
+                if there {
+                    gateway.push(Part::field("Hint", GATEWAY_HINT.to_owned()));
+                }
+                let proxy = usable(self.way.by_cluster_proxy(client, cluster, false).await, Vec::new());
+                vec![
+                    Part::Section(CLUSTER_GATEWAY.to_owned(), gateway),
+                    Part::Section(Provider::OpenClusterManagement.name().to_owned(), proxy),
+                ]
+            }
+            Member::Capi(cluster) => {
+                let way = usable(self.way.capi(client, cluster).await, Vec::new());
+                vec![Part::Section(KUBECONFIG.to_owned(), way)]
+            }
+        }
     }
 
     async fn provider(&self, client: &Client, profile: &ClusterProfile, provider: &AccessProvider) -> Part {
@@ -167,6 +158,9 @@ impl Describe<'_> {
     }
 }
 
+/// Cluster API's way in, which is no access provider of anybody's.
+const KUBECONFIG: &str = "kubeconfig Secret";
+
 /// What cluster-gateway's least telling failure means.
 const GATEWAY_HINT: &str = "kubectl's `stream error … INTERNAL_ERROR` is a permission missing at the cluster, \
                             for the user that the gateway is there";
@@ -191,14 +185,8 @@ fn usable(verdict: Result<Found>, mut parts: Vec<Part>) -> Vec<Part> {
 }
 
 /// What the hub says of the cluster itself, and the ways into it.
-fn whole(
-    of: Origin,
-    cluster: &Cluster,
-    metadata: &Metadata,
-    conditions: &[Condition],
-    ways: Vec<Part>,
-    held: &Held,
-) -> Vec<Part> {
+fn whole(of: Origin, member: &Member, ways: Vec<Part>, held: &Held) -> Vec<Part> {
+    let (cluster, metadata) = (member.row(), member.metadata());
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let mut parts = vec![Part::field("Name", cluster.name.clone())];
     if of.api().namespaced {
@@ -229,7 +217,7 @@ fn whole(
         ]),
     }
     parts.push(Part::field("Kubernetes", text(&cluster.version)));
-    let rows = conditions.iter().map(|condition| {
+    let rows = member.conditions().iter().map(|condition| {
         vec![
             condition.kind.clone(),
             condition.status.clone(),
@@ -246,7 +234,7 @@ fn whole(
         let properties = cluster.properties.iter().map(|(name, value)| Part::field(name, value.clone()));
         parts.push(Part::Section("Properties".to_owned(), properties.collect()));
     }
-    let id = format!("{}/{}", namespace_of(metadata), metadata.name);
+    let id = format!("{}/{}", member.namespace(), metadata.name);
     parts.push(Part::Section("Access Providers".to_owned(), ways));
     parts.push(Part::Field("Contexts".to_owned(), held.contexts(&id).map(str::to_owned).collect()));
     parts

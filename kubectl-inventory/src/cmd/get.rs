@@ -154,14 +154,18 @@ impl Get<'_> {
         let now = jiff::Timestamp::try_from(env.now).unwrap_or_default();
         let mut table = Table::new(self.question.of, self.options.output == Format::Wide, now);
         let (mut deprecated, mut stale) = (Vec::new(), Vec::new());
+        // Not the object itself: in a scheduler's order all rows are held until the last is there.
         let read = |object: T| {
             let cluster = object.row();
-            Some((self.question.selection.rank(&cluster)?, (object, cluster)))
+            let rank = self.question.selection.rank(&cluster)?;
+            let stale: Vec<String> =
+                object.stale(&self.options.held).into_iter().map(str::to_owned).collect();
+            Some((rank, (stale, cluster)))
         };
         let outcome = self
             .question
-            .ask(err, read, |(object, cluster)| {
-                stale.extend(object.stale(&self.options.held).into_iter().map(str::to_owned));
+            .ask(err, read, |(aged, cluster)| {
+                stale.extend(aged);
                 if cluster.deprecated_providers {
                     deprecated.push(cluster.name.clone());
                 }

@@ -91,6 +91,19 @@ pub struct Query {
     pub labels: Option<String>,
     /// Only the profile of this name.
     pub name: Option<String>,
+    /// Whether the objects' metadata is all that is to come.
+    pub metadata_only: bool,
+}
+
+impl Query {
+    /// All objects of a kind.
+    pub fn all(of: &'static Api) -> Self {
+        Self { of, labels: None, name: None, metadata_only: false }
+    }
+
+    fn accept(&self) -> Option<&'static str> {
+        self.metadata_only.then_some("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+    }
 }
 
 /// Lists page by page; `take` gets each page once, in the hub's order. Answers the namespace that
@@ -136,7 +149,7 @@ async fn pages<T: Item>(
     let base = path(namespace, query);
     let mut last_key = String::new();
     let mut restarted = false;
-    let mut answer = client.get(&base, None).await?;
+    let mut answer = client.get(&base, query.accept()).await?;
     loop {
         if answer.status == http::StatusCode::GONE {
             // The hub compacted what the token stood for. Its answer may carry a token to go on
@@ -147,7 +160,7 @@ async fn pages<T: Item>(
             }
             restarted |= token.is_none();
             let path = token.map_or_else(|| base.clone(), |token| next_path(&base, &token));
-            answer = client.get(&path, None).await?;
+            answer = client.get(&path, query.accept()).await?;
             if answer.status == http::StatusCode::GONE {
                 continue;
             }
@@ -167,8 +180,8 @@ async fn pages<T: Item>(
         };
         let next = metadata.token.filter(|token| !token.is_empty());
         let coming = next.map(|token| {
-            let (client, path) = (client.clone(), next_path(&base, &token));
-            tokio::spawn(async move { client.get(&path, None).await })
+            let (client, path, accept) = (client.clone(), next_path(&base, &token), query.accept());
+            tokio::spawn(async move { client.get(&path, accept).await })
         });
         // Lets the next request leave before this page keeps the processor busy.
         tokio::task::yield_now().await;
@@ -286,7 +299,7 @@ pub async fn look_up<T: Item>(
         );
     }
     let mut found = Vec::new();
-    let query = Query { of, labels: None, name: Some(name.to_owned()) };
+    let query = Query { name: Some(name.to_owned()), ..Query::all(of) };
     let looked_at = list(client, hub, &scope, &query, |page| {
         found.extend(page);
         Ok(())
@@ -344,6 +357,7 @@ mod tests {
             of: Origin::ClusterProfile.api(),
             labels: Some("a=b&limit=1".into()),
             name: Some("x/../y".into()),
+            metadata_only: false,
         };
         assert_eq!(
             path(Some("a/b"), &query),

@@ -33,7 +33,7 @@ pub async fn placed(client: &Client, hub: &str, scope: &Scope, of: Origin, wante
         let by_label = kind.labels.iter().map(|label| (Some(format!("{label}={name}")), None));
         for (labels, name) in by_label.chain([(None, Some(name.to_owned()))]) {
             let mut slices: Vec<Slice> = Vec::new();
-            let query = Query { of: &kind.api, labels, name };
+            let query = Query { labels, name, ..Query::all(&kind.api) };
             let asked = list(client, hub, &scope, &query, |page| {
                 slices.extend(page);
                 Ok(())

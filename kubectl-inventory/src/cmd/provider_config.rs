@@ -9,7 +9,9 @@ use credential_exec::hub::Client;
 use serde_json::Value;
 
 use super::list::Scope;
-use super::question::{Question, Wanted, some_of};
+use super::member::Member;
+use super::question::some_of;
+use super::selection::choose;
 use crate::access::consumer::{self, Plugin, Reached};
 use crate::access::{BUILT_IN, Providers};
 use crate::cli::{ConsumerForm, Consumers, Global, PodPlugin};
@@ -70,24 +72,22 @@ async fn profiles(
     err: &mut dyn Write,
 ) -> Result<Vec<ClusterProfile>> {
     let hub = &chosen.hub;
-    let scope =
-        Scope::new(global.namespace.as_deref(), false, hub.namespace.as_deref(), config.namespace.as_deref());
-    let wanted = Wanted {
-        names: &consumers.names,
-        labels: consumers.selector.as_deref(),
-        selection: &consumers.selection.selection(),
-        placement: consumers.selection.placement.as_deref(),
-    };
-    let question = Question::new(client, &hub.context, scope, Origin::ClusterProfile, &wanted).await?;
-    let (profiles, instead) = question.all::<ClusterProfile>(err).await?;
-    if let Some(only) = instead {
-        let _ =
-            writeln!(err, "note: you may not list clusters across namespaces; these are those of {only:?}");
-    }
-    if profiles.is_empty() {
-        return Err(Error::new(Kind::NotFound, "no cluster is meant by this")
-            .remedy("`kubectl inventory get` with the same flags shows what they choose"));
-    }
+    let scope = Scope::new(
+        global.namespace.as_deref(),
+        consumers.clusters.all_namespaces,
+        hub.namespace.as_deref(),
+        config.namespace.as_deref(),
+    );
+    let of = Some(Origin::ClusterProfile);
+    let found = choose(client, &hub.context, &scope, &consumers.clusters, of, err).await?;
+    let profiles: Vec<ClusterProfile> = found
+        .members
+        .into_iter()
+        .filter_map(|member| match member {
+            Member::Profile(profile) => Some(*profile),
+            Member::Managed(_) | Member::Capi(_) => None,
+        })
+        .collect();
     let mut names = BTreeSet::new();
     let twice = profiles.iter().find(|profile| !names.insert(&profile.metadata.name));
     if let Some(profile) = twice {

@@ -148,7 +148,7 @@ impl<'a> Question<'a> {
     async fn each<T: Item>(&self, mut take: impl FnMut(T) -> io::Result<()>) -> Result<Option<String>> {
         let mut pass = |items: Vec<T>| items.into_iter().try_for_each(&mut take).map_err(not_written);
         if self.names.is_empty() {
-            let query = Query { of: self.of.api(), labels: self.labels.map(str::to_owned), name: None };
+            let query = Query { labels: self.labels.map(str::to_owned), ..Query::all(self.of.api()) };
             return list(self.client, self.hub, &self.scope, &query, pass).await;
         }
         let mut missing: Vec<Error> = Vec::new();

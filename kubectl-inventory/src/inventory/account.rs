@@ -22,6 +22,17 @@ pub static API: Api = Api {
     install: "install the managed-serviceaccount add-on on the hub (docs/hub-setup.md)",
 };
 
+/// Secrets on the hub.
+pub static SECRETS: Api = Api {
+    group: "",
+    version: "v1",
+    plural: "secrets",
+    kind: "Secret",
+    words: "Secrets",
+    namespaced: true,
+    install: "",
+};
+
 /// Selects OCM's copies among the Secrets of a namespace.
 pub const SYNCED_LABEL: &str = "authentication.open-cluster-management.io/synced-from";
 
@@ -41,13 +52,32 @@ impl<T> List<T> {
 /// A ManagedServiceAccount.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ManagedServiceAccount {
-    metadata: Name,
+    metadata: InNamespace,
     status: Option<AccountStatus>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 struct Name {
     name: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct InNamespace {
+    name: String,
+    #[serde(default)]
+    namespace: String,
+}
+
+impl ManagedServiceAccount {
+    /// The namespace that it is in, which is its cluster's.
+    pub fn cluster(&self) -> &str {
+        &self.metadata.namespace
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.metadata.name
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -63,6 +93,11 @@ pub struct SecretMetadata {
 }
 
 impl SecretMetadata {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
     /// Whether the Secret is owned by this very profile.
     pub fn belongs_to(&self, profile: &ClusterProfile) -> bool {
         let mut owners = self.metadata.owner_references.iter().flatten();

@@ -49,7 +49,7 @@ impl Origin {
 /// A kind of object on the hub.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Api {
-    /// The API group.
+    /// The API group; empty for the core's.
     pub group: &'static str,
     /// The version within the group.
     pub version: &'static str,
@@ -68,7 +68,10 @@ pub struct Api {
 impl Api {
     /// The path of its version's discovery document, under which all its paths are.
     pub fn path(&self) -> String {
-        format!("/apis/{}/{}", self.group, self.version)
+        match self.group {
+            "" => format!("/api/{}", self.version),
+            group => format!("/apis/{group}/{}", self.version),
+        }
     }
 
     /// The resource as `-o name` spells it.

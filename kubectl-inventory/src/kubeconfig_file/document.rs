@@ -4,12 +4,60 @@ use super::entry::{Change, EXTENSION, Entry, Mark, Update, extension, set_extens
 use super::yaml::{self, Node};
 use crate::inventory::cluster_profile::PLUGIN_EXTENSION;
 use credential_exec::error::{Error, Kind, Result};
+use std::collections::{HashMap, HashSet};
 
 /// A kubeconfig. Order, unknown fields and other people's entries survive every edit.
-#[derive(Clone, PartialEq)]
+#[derive(Clone)]
 #[cfg_attr(test, derive(Debug))]
 pub struct Document {
     root: Node,
+    index: Index,
+}
+
+impl PartialEq for Document {
+    fn eq(&self, other: &Self) -> bool {
+        self.root == other.root
+    }
+}
+
+/// Where things stand in the lists, so that an edit of many entries looks at each but once.
+#[derive(Clone, Default)]
+#[cfg_attr(test, derive(Debug))]
+struct Index {
+    /// For each list the first item of a name.
+    names: [HashMap<String, usize>; 3],
+    /// Our contexts, by what their mark calls the profile.
+    ours: HashMap<String, Vec<usize>>,
+}
+
+impl Index {
+    fn of(root: &Node) -> Self {
+        let mut index = Self::default();
+        for list in List::ALL {
+            for (at, item) in root.get(list.key()).map(Node::items).unwrap_or_default().iter().enumerate() {
+                index.add(list, at, item);
+            }
+        }
+        index
+    }
+
+    fn add(&mut self, list: List, at: usize, item: &Node) {
+        self.names[list as usize].entry(item.str("name").to_owned()).or_insert(at);
+        if list == List::Contexts
+            && let Some(mark) = item.get(list.item()).and_then(Mark::of)
+        {
+            self.ours.entry(mark.profile).or_default().push(at);
+        }
+    }
+
+    /// Forgets to whom the context at this place belonged.
+    fn forget_owner(&mut self, at: usize, item: &Node) {
+        if let Some(mark) = item.get(List::Contexts.item()).and_then(Mark::of)
+            && let Some(places) = self.ours.get_mut(&mark.profile)
+        {
+            places.retain(|place| *place != at);
+        }
+    }
 }
 
 /// One of our contexts in a file.
@@ -23,13 +71,6 @@ pub struct Ours {
     pub server: String,
     /// `certificate-authority-data` of its cluster.
     pub ca: String,
-}
-
-/// What removing a context did beyond that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Removed {
-    /// `current-context` named it and names nothing now.
-    pub was_current: bool,
 }
 
 /// What stands in the file for a context.
@@ -72,7 +113,7 @@ impl Document {
     /// A kubeconfig without entries.
     pub fn empty() -> Self {
         let root = Node::Map(vec![("apiVersion".into(), "v1".into()), ("kind".into(), "Config".into())]);
-        Self { root }
+        Self { root, index: Index::default() }
     }
 
     /// Reads a kubeconfig in YAML or JSON; an empty text is an empty kubeconfig.
@@ -94,7 +135,8 @@ impl Document {
                 return Err(invalid(format!("`{}` is not a list", list.key())));
             }
         }
-        Ok(Self { root })
+        let index = Index::of(&root);
+        Ok(Self { root, index })
     }
 
     /// The file's text. The same content always gives the same bytes, which every reader of YAML
@@ -168,6 +210,18 @@ impl Document {
         })
     }
 
+    /// Whether putting this entry would lead a context of ours to another server, or another CA: what changes, in
+    /// words.
+    pub fn moves(&self, entry: &Entry) -> Option<String> {
+        let old = self.standing(self.body(List::Contexts, &entry.context)?);
+        old.mark?;
+        let new = |key: &str| entry.cluster.get(key).and_then(|value| value.as_str()).unwrap_or_default();
+        if old.server != new("server") {
+            return Some(format!("server {} → {}", old.server, new("server")));
+        }
+        (old.ca != new("certificate-authority-data")).then(|| "CA".to_owned())
+    }
+
     /// Puts one item and tells whether the file is different now.
     fn put_item(&mut self, list: List, name: &str, mut body: Node, mark: &Mark) -> bool {
         let old = self.body(list, name).filter(|body| Mark::of(body).is_some());
@@ -186,36 +240,58 @@ impl Document {
         }
         set_extension(&mut body, EXTENSION, mark.node());
         let item = Node::Map(vec![(list.item().into(), body), ("name".into(), name.into())]);
-        let items = self.items_mut(list);
-        match items.iter_mut().find(|item| item.str("name") == name) {
-            Some(old) if *old == item => return false,
-            Some(old) => *old = item,
-            None => items.push(item),
+        match self.position(list, name) {
+            Some(at) if self.items(list)[at] == item => return false,
+            Some(at) => {
+                let old = std::mem::replace(&mut self.items_mut(list)[at], item.clone());
+                if list == List::Contexts {
+                    self.index.forget_owner(at, &old);
+                }
+                self.index.add(list, at, &item);
+            }
+            None => {
+                self.index.add(list, self.items(list).len(), &item);
+                self.items_mut(list).push(item);
+            }
         }
         true
     }
 
-    /// Removes a context of ours, with its cluster and user where no other context needs them.
-    /// `None` if there is no such context or it is not ours.
-    pub fn remove(&mut self, context: &str) -> Option<Removed> {
-        let body = self.body(List::Contexts, context)?;
-        Mark::of(body)?;
-        let needed =
-            [(List::Clusters, body.str("cluster").to_owned()), (List::Users, body.str("user").to_owned())];
-        self.items_mut(List::Contexts).retain(|item| item.str("name") != context);
-        for (list, name) in needed {
-            self.remove_orphan(list, &name);
+    /// Removes contexts of ours, with the clusters and users that no other context needs. Answers the one
+    /// among them that was the current one.
+    pub fn remove_all(&mut self, contexts: &HashSet<String>) -> Option<String> {
+        let is_ours =
+            |item: &Node, list: List| item.get(list.item()).is_some_and(|body| Mark::of(body).is_some());
+        let goes = |item: &Node| contexts.contains(item.str("name")) && is_ours(item, List::Contexts);
+        if !self.items(List::Contexts).iter().any(goes) {
+            return None;
         }
-        let was_current = self.current_context() == Some(context);
-        if was_current {
+        let mut needless: [HashSet<String>; 2] = Default::default();
+        for item in self.items(List::Contexts).iter().filter(|item| goes(item)) {
+            for (list, names) in [List::Clusters, List::Users].into_iter().zip(&mut needless) {
+                names.extend(item.get("context").map(|body| body.str(list.item()).to_owned()));
+            }
+        }
+        self.items_mut(List::Contexts).retain(|item| !goes(item));
+        for (list, mut names) in [List::Clusters, List::Users].into_iter().zip(needless) {
+            for item in self.items(List::Contexts) {
+                names.remove(item.get("context").map_or("", |body| body.str(list.item())));
+            }
+            self.items_mut(list).retain(|item| !(names.contains(item.str("name")) && is_ours(item, list)));
+        }
+        self.index = Index::of(&self.root);
+        let current =
+            self.current_context().filter(|name| contexts.contains(*name) && !self.has_context(name));
+        let current = current.map(str::to_owned);
+        if current.is_some() {
             self.root.set("current-context", "".into());
         }
-        if self.previous() == Some(context)
+        if self.previous().is_some_and(|name| contexts.contains(name))
             && let Some(Node::List(items)) = self.root.get_mut("extensions")
         {
             items.retain(|item| item.str("name") != EXTENSION);
         }
-        Some(Removed { was_current })
+        current
     }
 
     /// Removes a cluster or user of ours that no context needs.
@@ -224,6 +300,7 @@ impl Document {
         let orphan = !contexts.into_iter().any(|other| other.str(list.item()) == name);
         if orphan && self.body(list, name).is_some_and(|body| Mark::of(body).is_some()) {
             self.items_mut(list).retain(|item| item.str("name") != name);
+            self.index = Index::of(&self.root);
         }
     }
 
@@ -290,8 +367,14 @@ impl Document {
                 .map_or(context, |(base, _)| base);
             forms.iter().any(|form| form == context || form == base)
         };
-        if let Some(own) = self.ours().find(|ours| ours.mark.is_same_entry(mark) && is_form(&ours.context)) {
-            return own.context;
+        let places = self.index.ours.get(&mark.profile).into_iter().flatten();
+        let mut own = places.filter_map(|at| {
+            let item = self.items(List::Contexts).get(*at)?;
+            let same = Mark::of(item.get(List::Contexts.item())?)?.is_same_entry(mark);
+            same.then(|| item.str("name")).filter(|name| is_form(name))
+        });
+        if let Some(own) = own.next() {
+            return own.to_owned();
         }
         let (mut with_namespace, mut with_account, mut count) = (false, false, 1);
         loop {
@@ -322,7 +405,7 @@ impl Document {
 
     /// Whether an item of this name is there and is not ours.
     fn is_foreign(&self, list: List, name: &str) -> bool {
-        let item = self.items(list).iter().find(|item| item.str("name") == name);
+        let item = self.position(list, name).map(|at| &self.items(list)[at]);
         item.is_some_and(|item| item.get(list.item()).and_then(Mark::of).is_none())
     }
 
@@ -342,7 +425,11 @@ impl Document {
 
     /// The content of the item with this name.
     fn body(&self, list: List, name: &str) -> Option<&Node> {
-        self.items(list).iter().find(|item| item.str("name") == name)?.get(list.item())
+        self.items(list)[self.position(list, name)?].get(list.item())
+    }
+
+    fn position(&self, list: List, name: &str) -> Option<usize> {
+        self.index.names[list as usize].get(name).copied()
     }
 }
 

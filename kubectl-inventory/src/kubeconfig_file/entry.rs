@@ -1,6 +1,7 @@
 //! What we write for one cluster: a context with its cluster and user, each marked as ours.
 
 use super::yaml::Node;
+use crate::inventory::Origin;
 use serde_json::Value;
 
 /// The name of our extension in a kubeconfig.
@@ -31,14 +32,18 @@ pub struct Entry {
 /// ```yaml
 /// extensions:
 /// - name: kubectl-inventory
-///   extension: {hub: …, hubContext: …, profile: namespace/name, account: …, uid: …}
+///   extension: {hub: …, hubContext: …, profile: namespace/name, account: …, source: …, uid: …}
 /// ```
+///
+/// Without `source` it is a ClusterProfile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Fingerprint of the hub.
     pub hub: String,
     /// The context that the hub was found by.
     pub hub_context: String,
+    /// The kind of inventory that the cluster stands in, as `--source` spells it.
+    pub source: String,
     /// Namespace and name of the profile, joined by a slash.
     pub profile: String,
     /// The account that the entry logs in with, where there is one.
@@ -67,6 +72,9 @@ impl Mark {
         Some(Self {
             hub: text("hub"),
             hub_context: text("hubContext"),
+            source: Some(text("source"))
+                .filter(|source| !source.is_empty())
+                .unwrap_or_else(|| Origin::ClusterProfile.option().to_owned()),
             profile: text("profile"),
             account: mark.get("account").and_then(Node::text).map(str::to_owned),
             uid: text("uid"),
@@ -77,6 +85,9 @@ impl Mark {
         let mut pairs =
             vec![("hub", &self.hub), ("hubContext", &self.hub_context), ("profile", &self.profile)];
         pairs.extend(self.account.as_ref().map(|account| ("account", account)));
+        if self.source != Origin::ClusterProfile.option() {
+            pairs.push(("source", &self.source));
+        }
         pairs.push(("uid", &self.uid));
         Node::Map(pairs.into_iter().map(|(key, value)| (key.into(), value.as_str().into())).collect())
     }

@@ -9,7 +9,7 @@ mod lock;
 mod write;
 mod yaml;
 
-pub use document::{Document, Ours, Removed};
+pub use document::{Document, Ours};
 pub use entry::{Change, EXTENSION, Entry, Mark, Update};
 pub use write::{edit, read};
 

@@ -161,6 +161,7 @@ mod tests {
             hub_context: "hub".into(),
             profile: format!("ns/{name}"),
             account: None,
+            source: "clusterprofile".into(),
             uid: "u".into(),
         };
         Entry {
@@ -215,7 +216,7 @@ mod tests {
         assert!(!path.exists());
         let text = "# mine\ncontexts:   []\n";
         fs::write(&path, text).unwrap();
-        edit(&path, SystemTime::now(), |doc| Ok(doc.remove("cluster1"))).unwrap();
+        edit(&path, SystemTime::now(), |doc| Ok(doc.remove_all(&["cluster1".to_owned()].into()))).unwrap();
         let failed: Result<()> = edit(&path, SystemTime::now(), |doc| {
             doc.switch(None, "x");
             Err(Error::new(Kind::Failed, "no"))

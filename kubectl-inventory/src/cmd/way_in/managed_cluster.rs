@@ -10,8 +10,8 @@ use credential_exec::request::{Impersonate, Source};
 use super::{Found, Login, WayIn};
 use crate::access::trust::USER_SERVER;
 use crate::access::{Provider, gateway};
+use crate::cmd::detect;
 use crate::cmd::permission::{self, Permission};
-use crate::cmd::{accounts, detect};
 use crate::hub;
 use crate::inventory::ClusterProfile;
 use crate::inventory::cluster_profile::ProviderCluster;
@@ -125,7 +125,7 @@ impl WayIn<'_> {
             Error::new(Kind::Usage, format!("{} cannot be read: {error}", authority.display()))
                 .remedy("correct clusterProxy.certificateAuthority in the config file")
         })?;
-        let namespace = accounts::user_server_namespace(client).await?;
+        let namespace = self.once.user_server_namespace(client).await?;
         let published = ProviderCluster {
             server: format!("https://{USER_SERVER}.{namespace}:{PORT}/{name}"),
             certificate_authority_data: Some(STANDARD.encode(pem)),

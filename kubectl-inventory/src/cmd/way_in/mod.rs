@@ -2,6 +2,7 @@
 //! to a server that may be given the token, directly or through a tunnel. Asks the hub, writes nothing.
 
 pub mod managed_cluster;
+mod once;
 mod secrets;
 mod server;
 
@@ -16,11 +17,16 @@ use crate::access::reach::Reach;
 use crate::access::trust::{self, Remembered, Token};
 use crate::access::{self, Provider, Providers, Way, endpoint, policy};
 use crate::cli::Access;
-use crate::cmd::accounts;
+use crate::cmd::accounts::{self, Book};
+use crate::cmd::detect;
+use crate::cmd::list::{Scope, look_up};
 use crate::config::Config;
 use crate::hub::Chosen;
-use crate::inventory::ClusterProfile;
-use crate::inventory::cluster_profile::ProviderCluster;
+use crate::inventory::capi::CapiCluster;
+use crate::inventory::cluster_profile::{Metadata, ProviderCluster};
+use crate::inventory::origin::CapiVersion;
+use crate::inventory::{ClusterProfile, Origin};
+pub use once::Once;
 
 /// A way in, made ready.
 pub struct Found {
@@ -63,6 +69,10 @@ pub struct WayIn<'a> {
     pub env: &'a Env,
     /// The hub.
     pub chosen: &'a Chosen,
+    /// The accounts of many clusters, where they were read at once.
+    pub book: Book,
+    /// What need not be asked for each cluster.
+    pub once: Once,
 }
 
 impl WayIn<'_> {
@@ -77,8 +87,28 @@ impl WayIn<'_> {
     pub async fn take(&self, client: &Client, profile: &ClusterProfile, may_ask: bool) -> Result<Found> {
         let ocm = Provider::OpenClusterManagement.name();
         let wanted = if self.flags.hub_identity { Some(ocm) } else { self.flags.provider.as_deref() };
-        let access = access::resolve(profile, &self.providers(), wanted)?;
-        self.by(client, profile, &access, may_ask).await
+        match access::resolve(profile, &self.providers(), wanted) {
+            Ok(access) => self.by(client, profile, &access, may_ask).await,
+            Err(error) => match self.mirrored(client, profile).await {
+                Some(found) => found,
+                None => Err(error),
+            },
+        }
+    }
+
+    /// The way into the Cluster API cluster that a profile without any access provider mirrors: the one of its
+    /// namespace and name. Server, CA and credential are all out of that cluster's own Secret.
+    pub async fn mirrored(&self, client: &Client, profile: &ClusterProfile) -> Option<Result<Found>> {
+        let Metadata { namespace, name, .. } = &profile.metadata;
+        let chosen = self.flags.provider.is_some() || self.flags.hub_identity;
+        if chosen || !profile.access_providers().providers.is_empty() {
+            return None;
+        }
+        let of = detect::first(client, Some(Origin::Capi(CapiVersion::V1Beta2))).await.ok()?;
+        let scope = Scope::Namespace(namespace.clone());
+        let found = look_up::<CapiCluster>(client, &self.hub().context, &scope, of.api(), name).await;
+        let cluster = found.ok()?.ok()?.pop()?;
+        Some(self.capi(client, &cluster).await)
     }
 
     /// This way in.
@@ -151,7 +181,10 @@ impl WayIn<'_> {
         let cluster = endpoint::check(name, published, self.flags.allow_insecure)?;
         let source = match self.flags.hub_identity {
             true => self.hub_identity(profile.managed_cluster(), &mut notes)?,
-            false => accounts::choose(client, profile, self.flags.managed_serviceaccount.as_deref()).await?,
+            false => {
+                let wanted = self.flags.managed_serviceaccount.as_deref();
+                accounts::choose(client, &self.book, profile, wanted).await?
+            }
         };
         self.ours(client, name, cluster, profile.managed_cluster(), source, may_ask, notes).await
     }
@@ -168,16 +201,15 @@ impl WayIn<'_> {
         may_ask: bool,
         mut notes: Vec<String>,
     ) -> Result<Found> {
-        let namespace = accounts::user_server_namespace(client).await?;
-        let agreed = self.trust(&cluster, managed, token_of(&source), &namespace, may_ask, &mut notes)?;
+        let namespace = self.once.user_server_namespace(client).await?;
+        let agreed = self.trust(&cluster, managed, token_of(&source), namespace, may_ask, &mut notes).await?;
         let host = endpoint::parse_server(&cluster.server).map(|server| server.host).unwrap_or_default();
-        if trust::is_user_server(&host, &namespace)
-            && let Some(warning) = accounts::missing_user_server(client, &namespace).await?
+        if trust::is_user_server(&host, namespace)
+            && let Some(warning) = self.once.missing_user_server(client, namespace).await?
         {
             notes.push(format!("warning: {}; {}", warning.cause, warning.remedy));
         }
-        let (cluster, tunnel) =
-            self.reach(cluster, managed, &namespace, agreed.is_some(), &mut notes).await?;
+        let (cluster, tunnel) = self.reach(cluster, managed, namespace, agreed.is_some(), &mut notes).await?;
         if let Some(tunnel) = &tunnel {
             notes.push(format!(
                 "note: {name} is reached through a tunnel over the hub to {} (port {} here)",
@@ -210,11 +242,11 @@ impl WayIn<'_> {
             .remedy("leave --reach tunnel out, or publish an address that can be reached"));
         }
         let namespace = match ocm {
-            true => accounts::user_server_namespace(client).await?,
-            false => trust::DEFAULT_NAMESPACE.to_owned(),
+            true => self.once.user_server_namespace(client).await?,
+            false => trust::DEFAULT_NAMESPACE,
         };
         let (mut cluster, tunnel) =
-            self.reach(cluster, profile.managed_cluster(), &namespace, false, &mut notes).await?;
+            self.reach(cluster, profile.managed_cluster(), namespace, false, &mut notes).await?;
         if tunnel.is_some() {
             return Ok(None);
         }

@@ -16,7 +16,7 @@ use super::WayIn;
 use crate::access::kubeconfig::ClusterEntry;
 use crate::access::reach::{self, Reach};
 use crate::access::trust::{self, Known, Remembered, Token, Verdict};
-use crate::{hub, trust_store};
+use crate::hub;
 
 impl WayIn<'_> {
     /// How the published server is reached from here.
@@ -37,9 +37,8 @@ impl WayIn<'_> {
         if wanted == Reach::Direct {
             return Ok((published, None));
         }
-        let remembered = trust_store::load(self.env)?;
-        let known =
-            Known { user_server_namespace, hosts: &self.config.trusted_hosts, remembered: &remembered };
+        let remembered = self.once.remembered(self.env).await?;
+        let known = Known { user_server_namespace, hosts: &self.config.trusted_hosts, remembered };
         let token = if self.flags.hub_identity { Token::Hub } else { Token::Unbound };
         let offer = self.offer(&published, managed, token)?;
         // Only to a Service that is OCM's, or that the person trusts: not to whatever a profile names.
@@ -67,7 +66,8 @@ impl WayIn<'_> {
         if wanted == Reach::Auto && self.answers_here(&published).await {
             return Ok((published, None));
         }
-        let port = tunnel::choose_port(&self.pin()?, &service.target(), self.env)?;
+        let target = service.target();
+        let port = self.once.port(&target, || tunnel::choose_port(&self.pin()?, &target, self.env))?;
         let tunnel = Tunnel { port, idle: self.config.tunnel_idle(), ..service };
         Ok((reach::through(&published, port)?, Some(tunnel)))
     }
@@ -75,6 +75,10 @@ impl WayIn<'_> {
     /// Whether the published server answers on this machine's own way, and is the published one: names
     /// resolve by accident, and something else may answer there.
     async fn answers_here(&self, published: &ClusterEntry) -> bool {
+        self.once.answers(published, self.probe(published)).await
+    }
+
+    async fn probe(&self, published: &ClusterEntry) -> bool {
         const LIMIT: Duration = Duration::from_secs(2);
         let hub = bare(published);
         let options = Options { deadline: LIMIT, ..Options::default() };
@@ -98,7 +102,7 @@ impl WayIn<'_> {
     }
 
     /// Whether this server may be given such a token; asks the person where it is theirs to say.
-    pub(super) fn trust(
+    pub(super) async fn trust(
         &self,
         cluster: &ClusterEntry,
         managed: &str,
@@ -108,9 +112,8 @@ impl WayIn<'_> {
         notes: &mut Vec<String>,
     ) -> Result<Option<Remembered>> {
         let offer = self.offer(cluster, managed, token)?;
-        let remembered = trust_store::load(self.env)?;
-        let known =
-            Known { user_server_namespace, hosts: &self.config.trusted_hosts, remembered: &remembered };
+        let remembered = self.once.remembered(self.env).await?;
+        let known = Known { user_server_namespace, hosts: &self.config.trusted_hosts, remembered };
         let verdict = match token {
             Token::Bound => trust::judge_bound(&offer, &known),
             Token::Unbound | Token::Hub => trust::judge(&offer, &known),

@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use e2e::controlplane::ControlPlane;
-use e2e::controlplane::ocm::{INVENTORY, Joined, profile};
+use e2e::controlplane::crds::install_crd;
+use e2e::controlplane::ocm::{INVENTORY, Joined, allow, profile};
 use e2e::sealed::{entry, plugin_line, token, yaml};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -217,6 +218,34 @@ impl Laid {
         self.hub.request("POST", &format!("{collection}{manager}"), Some(&profile))?;
         let status = json!({ "status": profile["status"] });
         self.hub.request("PATCH", &format!("{collection}/{name}/status{manager}"), Some(&status)).map(drop)
+    }
+
+    /// A scheduler's choice of the first `count` of those profiles, in slices as large as they may be.
+    pub fn place(&self, placement: &str, count: usize) -> Outcome<()> {
+        const SLICE: usize = 100;
+        let group = "multicluster.x-k8s.io";
+        install_crd(&self.hub, group, "v1alpha1", "PlacementDecision", "placementdecisions", true)?;
+        let rule =
+            json!([{ "apiGroups": [group], "resources": ["placementdecisions"], "verbs": ["get", "list"] }]);
+        allow(&self.hub, None, "viewer", "placements", &rule)?;
+        let all: Vec<usize> = (0..count).collect();
+        all.chunks(SLICE).enumerate().try_for_each(|(index, slice)| {
+            let decision =
+                |number: &usize| json!({ "clusterProfileRef": { "name": format!("fleet-{number:05}") } });
+            let decisions: Vec<Value> = slice.iter().map(decision).collect();
+            let object = json!({
+                "apiVersion": "multicluster.x-k8s.io/v1alpha1",
+                "kind": "PlacementDecision",
+                "metadata": { "name": format!("{placement}-{index}"), "labels": {
+                    "multicluster.x-k8s.io/placement-key": placement,
+                    "multicluster.x-k8s.io/decision-key": placement,
+                    "multicluster.x-k8s.io/decision-index": index.to_string(),
+                } },
+                "decisions": decisions,
+            });
+            let collection = format!("{PROFILES}/namespaces/{INVENTORY}/placementdecisions");
+            self.hub.request("POST", &collection, Some(&object)).map(drop)
+        })
     }
 
     /// Changes one profile, and waits until the API server has seen it itself.

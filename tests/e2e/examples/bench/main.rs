@@ -137,11 +137,38 @@ fn bench(options: &Options) -> Outcome<bool> {
         let renew = || touch().and_then(|()| laid.write_pages(&urls));
         report.at_most(1.3, &what, &pairs(11, &get, &curl, touch, renew)?)?;
         report.memory(64.0, "get -A, peak memory", &get, &kubectl)?;
+        filtered(&laid, &get, options.profiles, &mut report)?;
     }
     if options.hold {
         hold(&laid)?;
     }
     Ok(!report.missed)
+}
+
+/// A choice among all profiles against all of them: by properties, and by a scheduler's choice, of a few and
+/// of all.
+fn filtered(laid: &Laid, plain: &Run, profiles: usize, report: &mut Report) -> Outcome<()> {
+    laid.place("few", profiles / 10)?;
+    laid.place("all", profiles)?;
+    let by_property = ["--property", "clusterset.k8s.io=prod", "--property", "cpu=24"];
+    let third = (0..profiles).filter(|number| number % 3 == 1).count();
+    for (flags, what, rows) in [
+        (&by_property[..], "--property", third),
+        (&["--placement", "few"], "--placement of a tenth", profiles / 10),
+        (&["--placement", "all"], "--placement of all", profiles),
+    ] {
+        let chosen = laid.home.ours("kubectl-inventory").args(["get", "-A"]).args(flags);
+        let lines = chosen.output()?.lines().count();
+        if lines != rows + 1 {
+            return Err(format!("{what} prints {lines} lines, not a header and {rows} rows"));
+        }
+        let touch = || laid.touch();
+        report.at_most(1.1, &format!("get -A {what} / get -A"), &pairs(31, &chosen, plain, touch, touch)?)?;
+        if rows == profiles {
+            report.size(64.0, &format!("get -A {what}, peak memory"), peak(&chosen)?, "")?;
+        }
+    }
+    Ok(())
 }
 
 /// Ours with a token in the cache against a program that does nothing.

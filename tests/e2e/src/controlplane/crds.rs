@@ -81,7 +81,11 @@ fn definition(group: &str, version: &str, kind: &str, plural: &str, namespaced: 
                 "served": true,
                 "storage": true,
                 "subresources": { "status": {} },
-                "schema": { "openAPIV3Schema": { "type": "object", "properties": { "spec": anything, "status": anything } } },
+                "schema": { "openAPIV3Schema": {
+                    "type": "object",
+                    "x-kubernetes-preserve-unknown-fields": true,
+                    "properties": { "spec": anything, "status": anything },
+                } },
             }],
         },
     })

@@ -312,6 +312,35 @@ fn a_cluster_api_cluster_is_used_with_the_kubeconfig_that_is_kept_of_it() {
 }
 
 #[test]
+fn a_profile_that_mirrors_a_cluster_api_cluster_leads_into_it() {
+    let fleet = Fleet::builder().spokes(1).with(capi("v1beta2")).start();
+    fleet.hub().put(
+        "/apis/cluster.x-k8s.io/v1beta2/namespaces/fleet/clusters/cluster1",
+        json!({"kind": "Cluster", "status": {"phase": "Provisioned"}}),
+    );
+    fleet
+        .hub()
+        .delete("/apis/multicluster.x-k8s.io/v1alpha1/namespaces/cluster-inventory/clusterprofiles/cluster1");
+    let mirror = |name: &str| {
+        let path = format!("/apis/multicluster.x-k8s.io/v1alpha1/namespaces/fleet/clusterprofiles/{name}");
+        let profile = json!({"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ClusterProfile",
+            "spec": {"clusterManager": {"name": "cluster-api"}}, "status": {}});
+        fleet.hub().put(&*path, profile);
+    };
+    mirror("cluster1");
+    mirror("other");
+    let sealed = Sealed::at(&fleet);
+    assert!(sealed.inventory(&["use", "cluster1"]).fails(3).contains("phase is Provisioned"));
+    let token = fleet.token("cluster1", "inventory");
+    put_kubeconfig(&fleet, &fleet.server_url("cluster1"), &json!({"token": token}));
+    sealed.inventory(&["use", "cluster1"]).ok();
+    assert_eq!(sealed.token("cluster1@hub"), token);
+    assert!(sealed.inventory(&["describe", "cluster1"]).ok().contains("kubeconfig Secret"));
+    let said = sealed.inventory(&["use", "other"]).fails(3);
+    assert!(said.contains("other publishes no access provider"), "{said}");
+}
+
+#[test]
 fn the_same_name_in_two_namespaces_is_not_guessed() {
     let fleet = capi_hub("v1beta2");
     let cluster =
