@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use credential_exec::protocol::ApiVersion;
 
 use crate::access::reach::Reach;
+use crate::cmd::env::Shell;
 use crate::foreach::print::Form;
 use crate::inventory::Origin;
 use crate::output::Format;
@@ -66,8 +67,14 @@ pub enum Verb {
     Use(Use),
     /// Make a context for every cluster, or for those that are chosen
     Sync(Sync),
+    /// Print shell code that points this shell at one cluster
+    Env(EnvCluster),
+    /// Print a kubeconfig for clusters, without any credential in it
+    Kubeconfig(KubeconfigOf),
     /// Run one command on many clusters
     Foreach(Foreach),
+    /// Look at each link from here to the hub, and to a cluster: which is broken, and what to do
+    Doctor(Doctor),
     /// Print what other programs on the hub are configured with, so that credential-exec is their plugin
     #[command(subcommand)]
     ProviderConfig(ConsumerForm),
@@ -79,6 +86,15 @@ pub enum Verb {
     Tunnel(Tunnel),
     /// Show the versions and paths of both binaries
     Version,
+    /// Print completion for a shell, or for kubectl itself
+    Completion(Completion),
+    /// What kubectl asks for completion
+    #[command(name = "__complete", hide = true, disable_help_flag = true)]
+    Complete {
+        /// The words so far
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
 }
 
 /// `get`
@@ -281,6 +297,81 @@ pub struct Foreach {
     pub access: Access,
 }
 
+/// `env`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  eval \"$(kubectl inventory env cluster1)\"     in bash and zsh; also in direnv's .envrc
+  kubectl inventory env cluster1 | source       in fish
+  eval \"$(kubectl inventory env --unset)\"      back to the usual kubeconfig")]
+pub struct EnvCluster {
+    /// The cluster, as NAME or NAMESPACE/NAME
+    #[arg(value_name = "NAME", required_unless_present = "unset")]
+    pub name: Option<String>,
+    /// Take KUBECONFIG away again
+    #[arg(long, conflicts_with = "name")]
+    pub unset: bool,
+    /// The shell: bash, zsh, sh, fish or powershell (default: that of $SHELL)
+    #[arg(long, value_name = "SHELL", value_parser = shell)]
+    pub shell: Option<Shell>,
+    /// Kind of inventory: clusterprofile, managedcluster or capi (default: the first of these that the hub
+    /// serves)
+    #[arg(long, value_name = "KIND", value_parser = origin)]
+    pub source: Option<Origin>,
+    /// Path of credential-exec to write (default: the one beside this binary)
+    #[arg(long, value_name = "PATH")]
+    pub exec_command: Option<PathBuf>,
+    /// Which of the published ways in is taken
+    #[command(flatten)]
+    pub access: Access,
+}
+
+/// `kubeconfig`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl inventory kubeconfig cluster1 > cluster1.yaml
+  kubectl inventory kubeconfig -l env=test --shareable > test.yaml")]
+pub struct KubeconfigOf {
+    /// Which clusters
+    #[command(flatten)]
+    pub clusters: Clusters,
+    /// Kind of inventory: clusterprofile, managedcluster or capi (default: the first of these that the hub
+    /// serves)
+    #[arg(long, value_name = "KIND", value_parser = origin)]
+    pub source: Option<Origin>,
+    /// For other machines too: credential-exec is looked for on PATH, and the hub by its server and CA
+    #[arg(long, conflicts_with = "exec_command")]
+    pub shareable: bool,
+    /// Path of credential-exec to write (default: the one beside this binary)
+    #[arg(long, value_name = "PATH")]
+    pub exec_command: Option<PathBuf>,
+    /// Which of the published ways in is taken
+    #[command(flatten)]
+    pub access: Access,
+}
+
+/// `doctor`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl inventory doctor
+  kubectl inventory doctor cluster1 -o json
+
+The exit code is that of the first broken link.")]
+pub struct Doctor {
+    /// The cluster, as NAME or NAMESPACE/NAME (default: only what is before it)
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Output format: json
+    #[arg(short, long, value_name = "FORMAT", value_parser = ["json"])]
+    pub output: Option<String>,
+    /// Kind of inventory: clusterprofile, managedcluster or capi (default: the first of these that the hub
+    /// serves)
+    #[arg(long, value_name = "KIND", value_parser = origin)]
+    pub source: Option<Origin>,
+    /// Which of the published ways in is looked at
+    #[command(flatten)]
+    pub access: Access,
+}
+
 /// `sync`
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -409,6 +500,49 @@ pub enum Cache {
     },
 }
 
+/// `completion`
+#[derive(Args, Debug)]
+#[command(
+    after_help = "kubectl completes `kubectl inventory` itself, with the names of your clusters, once this is on PATH:
+
+  kubectl inventory completion kubectl > ~/.local/bin/kubectl_complete-inventory && chmod +x ~/.local/bin/kubectl_complete-inventory
+
+For the program by its own name, in bash: source <(kubectl inventory completion bash)"
+)]
+pub struct Completion {
+    /// What for
+    #[arg(value_name = "FOR")]
+    pub wanted: CompletionFor,
+}
+
+/// What completion is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CompletionFor {
+    /// The program kubectl_complete-inventory, which kubectl's own completion runs
+    Kubectl,
+    /// bash, for kubectl-inventory
+    Bash,
+    /// zsh, for kubectl-inventory
+    Zsh,
+    /// fish, for kubectl-inventory
+    Fish,
+    /// PowerShell, for kubectl-inventory
+    Powershell,
+}
+
+impl CompletionFor {
+    /// The shell; none for kubectl.
+    pub fn shell(self) -> Option<clap_complete::Shell> {
+        match self {
+            Self::Kubectl => None,
+            Self::Bash => Some(clap_complete::Shell::Bash),
+            Self::Zsh => Some(clap_complete::Shell::Zsh),
+            Self::Fish => Some(clap_complete::Shell::Fish),
+            Self::Powershell => Some(clap_complete::Shell::PowerShell),
+        }
+    }
+}
+
 /// `tunnel`
 #[derive(Subcommand, Debug)]
 pub enum Tunnel {
@@ -437,6 +571,10 @@ fn reach(text: &str) -> Result<Reach, String> {
 }
 
 fn format(text: &str) -> Result<Format, String> {
+    text.parse()
+}
+
+fn shell(text: &str) -> Result<Shell, String> {
     text.parse()
 }
 

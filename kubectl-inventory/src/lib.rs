@@ -58,10 +58,11 @@ pub fn run(args: &[OsString], env: &Env, stdout_is_terminal: bool, err: &mut dyn
 
 /// Runs the verb, and answers the exit code.
 fn dispatch(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut dyn Write) -> Result<u8> {
-    if let Verb::Foreach(options) = &cli.verb {
-        return on_each(options, &cli.global, env, color, out, err);
+    match &cli.verb {
+        Verb::Foreach(options) => on_each(options, &cli.global, env, color, out, err),
+        Verb::Doctor(options) => cmd::doctor::DoctorRun { options, global: &cli.global, env, color }.run(out),
+        _ => one_answer(cli, env, color, out, err).map(|()| 0),
     }
-    one_answer(cli, env, color, out, err).map(|()| 0)
 }
 
 fn on_each(
@@ -74,7 +75,7 @@ fn on_each(
 ) -> Result<u8> {
     let config = Config::load(env)?;
     let chosen = hub::choose(global, &config, env)?;
-    let way = way_in(&options.access, false, &config, env, &chosen)?;
+    let way = WayIn::of(&options.access, false, &config, env, &chosen)?;
     let job = cmd::foreach::ForeachRun { options, global, way, color };
     hub::runtime()?.block_on(job.run(out, err)).map_err(|error| at(&chosen.hub.context, error))
 }
@@ -87,6 +88,8 @@ fn one_answer(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut 
         Verb::Tunnel(Tunnel::List { output }) => cmd::tunnel::list(output.is_some(), env, out, err),
         Verb::Tunnel(Tunnel::Stop { hub, all }) => cmd::tunnel::stop(hub.as_deref(), *all, env, out),
         Verb::ProviderConfig(form) => cmd::provider_config::run(form, global, env, out, err),
+        Verb::Completion(options) => cmd::complete::script(options.wanted, out),
+        Verb::Complete { words } => cmd::complete::answer(words, env, out),
         Verb::Version => cmd::version::run(env, out),
         Verb::Get(options) => {
             let config = Config::load(env)?;
@@ -117,7 +120,7 @@ fn one_answer(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut 
         Verb::Describe(options) => {
             let config = Config::load(env)?;
             let chosen = hub::choose(global, &config, env)?;
-            let way = way_in(&options.access, false, &config, env, &chosen)?;
+            let way = WayIn::of(&options.access, false, &config, env, &chosen)?;
             let job = cmd::describe::Describe { names: &options.names, source: options.source, global, way };
             hub::runtime()?.block_on(job.run(out)).map_err(|error| at(&chosen.hub.context, error))
         }
@@ -135,31 +138,37 @@ fn one_answer(cli: &Cli, env: &Env, color: bool, out: &mut dyn Write, err: &mut 
                 let paths = Kubeconfig::paths(env, global.kubeconfig.as_deref().map(Path::new));
                 return cmd::switch::hub(&hub.context, &paths, &target, env.clock(), out);
             };
-            let way = way_in(&options.access, options.trust_server, &config, env, &chosen)?;
+            let way = WayIn::of(&options.access, options.trust_server, &config, env, &chosen)?;
             let job = cmd::use_cluster::UseCluster { options, global, way };
             hub::runtime()?.block_on(job.run(name, out, err)).map_err(|error| at(&hub.context, error))
         }
         Verb::Sync(options) => {
             let config = Config::load(env)?;
             let chosen = hub::choose(global, &config, env)?;
-            let way = way_in(&options.access, false, &config, env, &chosen)?;
+            let way = WayIn::of(&options.access, false, &config, env, &chosen)?;
             let mut job = cmd::sync::SyncRun { options, global, way };
             hub::runtime()?.block_on(job.run(out, err)).map_err(|error| at(&chosen.hub.context, error))
         }
-        Verb::Foreach(_) => unreachable!("it was run before"),
+        Verb::Env(options) => {
+            let Some(name) = options.name.as_deref() else {
+                return cmd::env::unset(options.shell, env, out);
+            };
+            let config = Config::load(env)?;
+            let chosen = hub::choose(global, &config, env)?;
+            let way = WayIn::of(&options.access, false, &config, env, &chosen)?;
+            let on_terminal = std::io::IsTerminal::is_terminal(&std::io::stdout());
+            let job = cmd::env::EnvRun { options, global, way, on_terminal };
+            hub::runtime()?.block_on(job.run(name, out, err)).map_err(|error| at(&chosen.hub.context, error))
+        }
+        Verb::Kubeconfig(options) => {
+            let config = Config::load(env)?;
+            let chosen = hub::choose(global, &config, env)?;
+            let way = WayIn::of(&options.access, false, &config, env, &chosen)?;
+            let job = cmd::kubeconfig::KubeconfigRun { options, global, way };
+            hub::runtime()?.block_on(job.run(out, err)).map_err(|error| at(&chosen.hub.context, error))
+        }
+        Verb::Foreach(_) | Verb::Doctor(_) => unreachable!("they were run before"),
     }
-}
-
-fn way_in<'a>(
-    flags: &'a cli::Access,
-    trust_server: bool,
-    config: &'a Config,
-    env: &'a Env,
-    chosen: &'a hub::Chosen,
-) -> Result<WayIn<'a>> {
-    let file = providers::load(flags.clusterprofile_provider_file.as_deref(), config, env)?;
-    let (book, once) = Default::default();
-    Ok(WayIn { flags, trust_server, config, file, env, chosen, book, once })
 }
 
 /// An error of the network says which hub was not reached; one of the hub's own answers does not

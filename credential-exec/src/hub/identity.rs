@@ -15,6 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::kubeconfig::{Exec, Hub, User, bytes};
+use super::kuberc;
 use super::tls::ClientCertificate;
 use crate::env::Env;
 use crate::error::{Error, Kind, Result};
@@ -290,6 +291,9 @@ async fn run_plugin(
     if !matches!(exec.api_version.as_str(), V1 | V1BETA1) {
         return Err(usage(hub, &format!("has an exec plugin of apiVersion {:?}", exec.api_version))
             .remedy(format!("supported are {V1} and {V1BETA1}")));
+    }
+    if let Some(refused) = kuberc::refuses(&exec.command, env) {
+        return Err(Error::from(refused).context(format_args!("the hub's login command {:?}", exec.command)));
     }
     let interactive = interactive(hub, exec, env, mode)?;
     let mut command = tokio::process::Command::new(&exec.command);

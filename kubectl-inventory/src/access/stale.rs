@@ -35,6 +35,12 @@ impl Held {
         self.0.get(profile).into_iter().flatten().map(|(context, _)| context.as_str())
     }
 
+    /// The contexts that lead to a profile and have no certificate in common with this bundle.
+    pub fn distrusting<'a>(&'a self, profile: &str, ca: &'a str) -> impl Iterator<Item = &'a str> {
+        let held = self.0.get(profile).into_iter().flatten();
+        held.filter(move |(_, old)| !agree(old, ca)).map(|(context, _)| context.as_str())
+    }
+
     /// The contexts that do not trust the server that a profile publishes now. A renewed leaf changes
     /// nothing where its signer stays.
     pub fn stale<'a>(&'a self, profile: &Published) -> impl Iterator<Item = &'a str> {

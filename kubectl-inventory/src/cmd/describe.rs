@@ -14,7 +14,7 @@ use crate::cmd::detect;
 use crate::cmd::list::Scope;
 use crate::cmd::member::Member;
 use crate::cmd::way_in::managed_cluster::CLUSTER_GATEWAY;
-use crate::cmd::way_in::{Found, Login, WayIn};
+use crate::cmd::way_in::{Found, WayIn};
 use crate::hub;
 use crate::inventory::cluster_profile::AccessProvider;
 use crate::inventory::{ClusterProfile, Origin, Verdict};
@@ -169,7 +169,7 @@ const GATEWAY_HINT: &str = "kubectl's `stream error … INTERNAL_ERROR` is a per
 fn usable(verdict: Result<Found>, mut parts: Vec<Part>) -> Vec<Part> {
     match verdict {
         Ok(found) => {
-            parts.push(Part::field("Usable", format!("yes, {}", by_what(&found))));
+            parts.push(Part::field("Usable", format!("yes, {}", found.in_words())));
             let notes: Vec<_> =
                 found.notes.iter().map(|note| note.trim_start_matches("note: ").to_owned()).collect();
             if !notes.is_empty() {
@@ -238,23 +238,4 @@ fn whole(of: Origin, member: &Member, ways: Vec<Part>, held: &Held) -> Vec<Part>
     parts.push(Part::Section("Access Providers".to_owned(), ways));
     parts.push(Part::Field("Contexts".to_owned(), held.contexts(&id).map(str::to_owned).collect()));
     parts
-}
-
-/// What kubectl would log in with.
-fn by_what(found: &Found) -> String {
-    match &found.login {
-        Login::HubUser(user) => format!("with the hub's own user {user}"),
-        Login::Plugin(exec) => format!("by {} of the provider file", exec.command),
-        Login::Ours { source, tunnel } => {
-            let way = match tunnel {
-                Some(tunnel) => format!(" through a tunnel over the hub to {}", tunnel.target()),
-                None => String::new(),
-            };
-            let who = match source.managed() {
-                Some((_, account)) => format!("as managed service account {account}"),
-                None => format!("by credential-exec ({})", source.kind()),
-            };
-            format!("{who}{way}")
-        }
-    }
 }

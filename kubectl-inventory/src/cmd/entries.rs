@@ -23,6 +23,8 @@ pub struct Entries<'a> {
     pub api_version: ApiVersion,
     /// Whether tokens are kept nowhere.
     pub no_cache: bool,
+    /// Whether nothing of this machine stands in the entries.
+    shared: bool,
 }
 
 impl<'a> Entries<'a> {
@@ -43,7 +45,14 @@ impl<'a> Entries<'a> {
             Error::new(Kind::Usage, format!("the path {} is not UTF-8", path.display()))
                 .remedy("name credential-exec by another path with --exec-command")
         })?;
-        Ok(Self { way, command, api_version: ApiVersion::default(), no_cache: false })
+        Ok(Self { way, command, api_version: ApiVersion::default(), no_cache: false, shared: false })
+    }
+
+    /// From now on nothing of this machine stands in the entries: credential-exec is looked for on PATH, and the hub
+    /// by its server and CA in whatever kubeconfig the reader has.
+    pub fn share(&mut self) {
+        self.shared = true;
+        "credential-exec".clone_into(&mut self.command);
     }
 
     /// Where an entry of this way in comes from.
@@ -101,8 +110,12 @@ impl<'a> Entries<'a> {
         source: &Source,
         tunnel: Option<&Tunnel>,
     ) -> Result<CredentialRequest> {
+        let mut hub = self.way.pin()?;
+        if self.shared {
+            hub.kubeconfig.clear();
+        }
         Ok(CredentialRequest {
-            hub: self.way.pin()?,
+            hub,
             profile: ProfileRef {
                 namespace: member.namespace().to_owned(),
                 name: member.metadata().name.clone(),

@@ -2,11 +2,15 @@
 
 pub mod accounts;
 pub mod cache;
+pub mod complete;
 pub mod describe;
 pub mod detect;
+pub mod doctor;
 pub mod entries;
+pub mod env;
 pub mod foreach;
 pub mod get;
+pub mod kubeconfig;
 pub mod list;
 pub mod member;
 pub mod permission;

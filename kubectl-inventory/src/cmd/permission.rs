@@ -1,5 +1,7 @@
 //! Asking the hub what one may do there (SelfSubjectAccessReview), before kubectl finds out.
 
+use std::fmt;
+
 use credential_exec::hub::Client;
 use serde::Deserialize;
 use serde_json::json;
@@ -19,6 +21,22 @@ pub struct Permission<'a> {
     pub namespace: &'a str,
     /// Empty for all objects.
     pub name: &'a str,
+}
+
+impl fmt::Display for Permission<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { verb, group, resource, subresource, namespace, name } = self;
+        let group = if group.is_empty() { String::new() } else { format!(".{group}") };
+        let part = if subresource.is_empty() { String::new() } else { format!("/{subresource}") };
+        write!(f, "{verb} {resource}{group}{part}")?;
+        if !name.is_empty() {
+            write!(f, " {name}")?;
+        }
+        match namespace.is_empty() {
+            true => Ok(()),
+            false => write!(f, " in namespace {namespace}"),
+        }
+    }
 }
 
 #[derive(Deserialize)]

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use credential_exec::cache::Cache;
 use credential_exec::error::{Error, Kind, Result, printable};
-use credential_exec::hub::{Client, Hub};
+use credential_exec::hub::{Client, Hub, kuberc};
 use credential_exec::key::sha256;
 
+use crate::access::kubeconfig::UserEntry;
 use crate::cli::{Global, Use};
 use crate::cmd::entries::Entries;
 use crate::cmd::list::Scope;
@@ -44,11 +45,9 @@ impl UseCluster<'_> {
     /// # Errors
     /// Each link's own: hub, profile, access, account, trust, file.
     pub async fn run(&self, name: &str, out: &mut dyn Write, err: &mut dyn Write) -> Result<()> {
-        let entries = Entries {
-            api_version: self.options.exec_api_version,
-            no_cache: self.options.no_cache,
-            ..Entries::new(&self.way, self.options.exec_command.as_ref())?
-        };
+        let mut entries = Entries::new(&self.way, self.options.exec_command.as_ref())?;
+        entries.api_version = self.options.exec_api_version;
+        entries.no_cache = self.options.no_cache;
         let client = hub::connect(self.hub(), self.global, self.way.env).await?;
         let scope = Scope::new(
             self.global.namespace.as_deref(),
@@ -65,13 +64,22 @@ impl UseCluster<'_> {
             }
             Ok(tried) => tried,
         };
-        let plan = the_usable_one(name, tried)?;
+        let (member, found) = the_usable_one(name, tried)?;
+        let plan = Plan { member, found };
         for note in &plan.found.notes {
             let _ = writeln!(err, "{}", printable(note));
         }
         if let Some(rule) = self.way.config.protection(&plan.member.row()) {
             let name = &plan.member.metadata().name;
             let _ = writeln!(err, "note: {} is protected ({rule})", printable(name));
+        }
+        if let UserEntry::Exec(exec) = entries.user(&plan.member, &plan.found)?
+            && let Some(refused) = kuberc::refuses(&exec.command, self.way.env)
+        {
+            let file = refused.file.display();
+            let _ =
+                writeln!(err, "warning: kubectl will not run {}; add to {file}:", printable(&exec.command));
+            let _ = err.write_all(refused.stanza.as_bytes());
         }
         if let Some(agreed) = &plan.found.agreed {
             trust_store::remember(self.way.env, agreed)?;
@@ -144,13 +152,16 @@ impl UseCluster<'_> {
 type Try = (Member, Result<Found>);
 
 /// Of objects of the same name in several namespaces, the only one that can be used.
-fn the_usable_one(name: &str, tried: Vec<Try>) -> Result<Plan> {
+///
+/// # Errors
+/// Its failure where there is but one; else [`Kind::Usage`], with the candidates.
+pub(super) fn the_usable_one(name: &str, tried: Vec<Try>) -> Result<(Member, Found)> {
     let several = tried.len() > 1;
     let (mut plans, mut failures) = (Vec::new(), Vec::new());
     for (member, found) in tried {
         let id = format!("{}/{}", member.metadata().namespace, member.metadata().name);
         match found {
-            Ok(found) => plans.push((id, Plan { member, found })),
+            Ok(found) => plans.push((id, (member, found))),
             Err(error) if error.kind == Kind::Unreachable => return Err(error),
             Err(error) => failures.push((id, error)),
         }

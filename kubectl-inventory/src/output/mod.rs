@@ -1,5 +1,6 @@
 //! What a verb prints, and in which form (`-o`).
 
+pub mod checks;
 pub mod columns;
 pub mod description;
 pub mod document;

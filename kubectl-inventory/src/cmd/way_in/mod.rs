@@ -26,7 +26,9 @@ use crate::inventory::capi::CapiCluster;
 use crate::inventory::cluster_profile::{Metadata, ProviderCluster};
 use crate::inventory::origin::CapiVersion;
 use crate::inventory::{ClusterProfile, Origin};
+use crate::providers;
 pub use once::Once;
+pub use server::as_api;
 
 /// A way in, made ready.
 pub struct Found {
@@ -73,6 +75,24 @@ pub struct WayIn<'a> {
     pub book: Book,
     /// What need not be asked for each cluster.
     pub once: Once,
+}
+
+impl<'a> WayIn<'a> {
+    /// By these flags and what the config file says.
+    ///
+    /// # Errors
+    /// Those of reading the provider file.
+    pub fn of(
+        flags: &'a Access,
+        trust_server: bool,
+        config: &'a Config,
+        env: &'a Env,
+        chosen: &'a Chosen,
+    ) -> Result<Self> {
+        let file = providers::load(flags.clusterprofile_provider_file.as_deref(), config, env)?;
+        let (book, once) = Default::default();
+        Ok(Self { flags, trust_server, config, file, env, chosen, book, once })
+    }
 }
 
 impl WayIn<'_> {
@@ -284,6 +304,27 @@ impl WayIn<'_> {
         };
         Err(Error::new(Kind::Usage, format!("{flag} means nothing to provider {provider}"))
             .remedy("leave it out, or choose --provider open-cluster-management"))
+    }
+}
+
+impl Found {
+    /// What kubectl would log in with, and through what.
+    pub fn in_words(&self) -> String {
+        match &self.login {
+            Login::HubUser(user) => format!("with the hub's own user {user}"),
+            Login::Plugin(exec) => format!("by {} of the provider file", exec.command),
+            Login::Ours { source, tunnel } => {
+                let way = match tunnel {
+                    Some(tunnel) => format!(" through a tunnel over the hub to {}", tunnel.target()),
+                    None => String::new(),
+                };
+                let who = match source.managed() {
+                    Some((_, account)) => format!("as managed service account {account}"),
+                    None => format!("by credential-exec ({})", source.kind()),
+                };
+                format!("{who}{way}")
+            }
+        }
     }
 }
 

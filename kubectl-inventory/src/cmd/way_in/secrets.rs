@@ -6,7 +6,7 @@ use credential_exec::request::{SecretKey, Source, Spoke};
 use credential_exec::source::kubeconfig_secret;
 use secrecy::ExposeSecret;
 
-use super::server::bare;
+use super::server::as_api;
 use super::{Found, Login, WayIn};
 use crate::access::endpoint;
 use crate::access::kubeconfig::ClusterEntry;
@@ -168,6 +168,6 @@ fn not_told(profile: &ClusterProfile, field: &str) -> Error {
 
 /// Server and CA of an entry, as a request pins them.
 fn spoke_of(entry: &ClusterEntry) -> Result<Spoke> {
-    let hub = bare(entry);
+    let hub = as_api(entry);
     Ok(Spoke { server: hub.server().to_owned(), ca: hub.ca_fingerprint()? })
 }

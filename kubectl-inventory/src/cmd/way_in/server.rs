@@ -80,7 +80,7 @@ impl WayIn<'_> {
 
     async fn probe(&self, published: &ClusterEntry) -> bool {
         const LIMIT: Duration = Duration::from_secs(2);
-        let hub = bare(published);
+        let hub = as_api(published);
         let options = Options { deadline: LIMIT, ..Options::default() };
         let shaken = async {
             let client = Client::connect(&hub, self.env, options).await.ok()?;
@@ -145,7 +145,7 @@ impl WayIn<'_> {
 }
 
 /// The entry as an API to be asked, without anybody who asks.
-pub(super) fn bare(entry: &ClusterEntry) -> Hub {
+pub fn as_api(entry: &ClusterEntry) -> Hub {
     Hub {
         context: entry.server.clone(),
         namespace: None,
